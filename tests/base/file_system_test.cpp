@@ -1,0 +1,207 @@
+// The same expectations are run against the real file system and the one in memory, so that crash tests on
+// the latter mean something.
+#include "trainctl/base/file_system.h"
+
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <functional>
+
+#include "support/catch.h"
+#include "support/memory_file_system.h"
+#include "support/temporary_directory.h"
+#include "trainctl/base/error.h"
+
+using namespace trainctl;
+
+namespace {
+
+std::span<const std::byte> bytes_of(const std::string& text) { return std::as_bytes(std::span(text)); }
+
+void write_file(FileSystem& files, const std::string& path, const std::string& text,
+                Open mode = Open::Truncate) {
+    const auto file = files.open(path, mode);
+    file->write(bytes_of(text));
+    file->sync();
+    file->close();
+}
+
+Exit code_of(const std::function<void()>& action) {
+    try {
+        action();
+    } catch (const Error& error) {
+        UNSCOPED_INFO(error.what());
+        return error.code();
+    }
+    return Exit::Ok;
+}
+
+void check_file_system(FileSystem& files, const std::string& root) {
+    const auto in = [&](const std::string& name) { return join_path(root, name); };
+
+    SECTION("open modes") {
+        write_file(files, in("a"), "hello", Open::CreateNew);
+        CHECK(read_text(files, in("a")) == "hello");
+        CHECK(code_of([&] { files.open(in("a"), Open::CreateNew); }) == Exit::Resource);
+        write_file(files, in("a"), "xy", Open::Truncate);
+        CHECK(read_text(files, in("a")) == "xy");
+        write_file(files, in("a"), "z", Open::Append);
+        write_file(files, in("b"), "new", Open::Append);
+        CHECK(read_text(files, in("a")) == "xyz");
+        CHECK(read_text(files, in("b")) == "new");
+        CHECK(code_of([&] { files.open(in("missing"), Open::Read); }) == Exit::BadInput);
+        CHECK(code_of([&] { files.open(in("missing/a"), Open::CreateNew); }) == Exit::Resource);
+        files.make_directories(in("d"));
+        CHECK(code_of([&] { files.open(in("d"), Open::Read); }) == Exit::BadInput);
+        CHECK(code_of([&] { files.open(in("d"), Open::Truncate); }) == Exit::Resource);
+    }
+    SECTION("ranges") {
+        write_file(files, in("a"), "0123456789");
+        const auto file = files.open(in("a"), Open::Read);
+        CHECK(file->size() == 10);
+        std::string piece(4, ' ');
+        file->read_at(3, std::as_writable_bytes(std::span(piece)));
+        CHECK(piece == "3456");
+        CHECK(code_of([&] { file->read_at(7, std::as_writable_bytes(std::span(piece))); }) == Exit::BadInput);
+        CHECK(file->read_some_at(8, std::as_writable_bytes(std::span(piece))) == 2);
+        CHECK(piece.substr(0, 2) == "89");
+        CHECK(file->read_some_at(10, std::as_writable_bytes(std::span(piece))) == 0);
+        CHECK(file->read_some_at(1000, std::as_writable_bytes(std::span(piece))) == 0);
+        CHECK(code_of([&] { file->write(bytes_of("x")); }) == Exit::Resource);  // opened for reading
+        const auto writer = files.open(in("b"), Open::CreateNew);
+        for (const char* word : {"one ", "two ", "three"}) writer->write(bytes_of(word));
+        CHECK(writer->size() == 13);
+        writer->close();
+        CHECK_THROWS_AS(writer->close(), Error);
+        CHECK(read_text(files, in("b")) == "one two three");
+    }
+    SECTION("directories and status") {
+        files.make_directories(in("x/y//z"));
+        files.make_directories(in("x/y/z"));
+        write_file(files, in("x/f"), "abc");
+        CHECK(files.list(in("x")) == std::vector<std::string>{"f", "y"});
+        REQUIRE(files.status(in("x/y")));
+        CHECK(files.status(in("x/y"))->directory);
+        REQUIRE(files.status(in("x/f")));
+        CHECK(files.status(in("x/f"))->size == 3);
+        CHECK_FALSE(files.status(in("x/f"))->directory);
+        CHECK_FALSE(files.status(in("none")));
+        CHECK_FALSE(files.status(in("none/deeper")));
+        CHECK_FALSE(files.status(in("x/f/below a file")));
+        CHECK(code_of([&] { files.list(in("none")); }) == Exit::BadInput);
+        CHECK(code_of([&] { files.make_directories(in("x/f")); }) == Exit::Resource);
+        CHECK(code_of([&] { files.make_directories(in("x/f/g")); }) == Exit::Resource);
+        CHECK_NOTHROW(files.sync_directory(in("x")));
+        CHECK(code_of([&] { files.sync_directory(in("none")); }) == Exit::Resource);
+        CHECK(files.space(root).free_bytes > 0);
+        CHECK(files.space(root).total_bytes >= files.space(root).free_bytes);
+        CHECK(code_of([&] { files.space(in("none")); }) == Exit::BadInput);
+    }
+    SECTION("rename and remove") {
+        write_file(files, in("a"), "A");
+        write_file(files, in("b"), "B");
+        files.rename(in("a"), in("b"));
+        CHECK(read_text(files, in("b")) == "A");
+        CHECK_FALSE(files.status(in("a")));
+        CHECK(code_of([&] { files.rename(in("a"), in("c")); }) == Exit::Resource);
+        CHECK(code_of([&] { files.rename(in("b"), in("none/b")); }) == Exit::Resource);
+        files.make_directories(in("d/e"));
+        CHECK(code_of([&] { files.remove_directory(in("d")); }) == Exit::Resource);
+        CHECK(code_of([&] { files.remove_file(in("d")); }) == Exit::Resource);
+        CHECK(code_of([&] { files.remove_directory(in("b")); }) == Exit::Resource);
+        CHECK(code_of([&] { files.rename(in("b"), in("d")); }) == Exit::Resource);
+        files.rename(in("d"), in("g"));
+        CHECK(files.status(in("g/e")));
+        files.remove_directory(in("g/e"));
+        files.remove_directory(in("g"));
+        files.remove_file(in("b"));
+        files.remove_file(in("b"));
+        files.remove_file(in("none/b"));
+        files.remove_directory(in("g"));
+        CHECK(files.list(root).empty());
+    }
+    SECTION("an open file outlives its name") {
+        write_file(files, in("a"), "kept");
+        const auto file = files.open(in("a"), Open::Read);
+        files.remove_file(in("a"));
+        std::string text(4, ' ');
+        file->read_at(0, std::as_writable_bytes(std::span(text)));
+        CHECK(text == "kept");
+    }
+    SECTION("whole small files") {
+        write_text_atomically(files, in("s"), "first");
+        write_text_atomically(files, in("s"), "second");
+        CHECK(files.list(root) == std::vector<std::string>{"s"});
+        CHECK(read_text(files, in("s"), 6) == "second");
+        CHECK(code_of([&] { read_text(files, in("s"), 5); }) == Exit::BadInput);
+        write_text_atomically(files, in("s"), "");
+        CHECK(read_text(files, in("s")).empty());
+        CHECK(code_of([&] { write_text_atomically(files, in("none/s"), "x"); }) == Exit::Resource);
+        files.make_directories(in("s2"));
+        CHECK(code_of([&] { write_text_atomically(files, in("s2"), "x"); }) == Exit::Resource);
+        CHECK(files.list(root) == std::vector<std::string>{"s", "s2"});  // no temporary left behind
+    }
+}
+
+}  // namespace
+
+TEST_CASE("the real file system keeps the contract") {
+    const auto files = make_posix_file_system();
+    const test::TemporaryDirectory directory;
+    check_file_system(*files, directory.path());
+}
+
+TEST_CASE("the file system in memory keeps the same contract") {
+    test::MemoryFileSystem files;
+    files.make_directories("/root");
+    check_file_system(files, "/root");
+}
+
+TEST_CASE("files of /proc, which report size 0, are read whole") {
+    const auto files = make_posix_file_system();
+    CHECK(read_text(*files, "/proc/self/status").find("Name:") == 0);
+    CHECK(code_of([&] { read_text(*files, "/proc/self/status", 10); }) == Exit::BadInput);
+}
+
+TEST_CASE("a full device is a resource error that names it") {
+    const auto files = make_posix_file_system();
+    const auto file = files->open("/dev/full", Open::Append);
+    try {
+        file->write(bytes_of("x"));
+        FAIL("the write succeeded");
+    } catch (const Error& error) {
+        CHECK(error.code() == Exit::Resource);
+        CHECK(std::string(error.what()).find("/dev/full") != std::string::npos);
+        CHECK(std::string(error.what()).find("ENOSPC") != std::string::npos);
+    }
+}
+
+TEST_CASE("sparse files beyond 4 GiB are read at 64-bit offsets") {
+    const test::TemporaryDirectory directory;
+    const auto files = make_posix_file_system();
+    const std::string path = directory / "big";
+    write_file(*files, path, "");
+    const std::uint64_t size = std::uint64_t{5} << 30U;
+    REQUIRE(::truncate(path.c_str(), static_cast<off_t>(size)) == 0);
+    write_file(*files, path, "end", Open::Append);
+    const auto file = files->open(path, Open::Read);
+    CHECK(file->size() == size + 3);
+    std::string text(3, ' ');
+    file->read_at(size, std::as_writable_bytes(std::span(text)));
+    CHECK(text == "end");
+}
+
+TEST_CASE("paths") {
+    CHECK(join_path("a/b", "c") == "a/b/c");
+    CHECK(join_path("a/", "c") == "a/c");
+    CHECK(join_path("a", "/c") == "/c");
+    CHECK(join_path("", "c") == "c");
+    CHECK(join_path("a", "") == "a");
+    CHECK(parent_path("a/b/c") == "a/b");
+    CHECK(parent_path("a/b/") == "a");
+    CHECK(parent_path("c") == ".");
+    CHECK(parent_path("/c") == "/");
+    CHECK(parent_path("/") == "/");
+    CHECK(parent_path("a//b") == "a");
+}
