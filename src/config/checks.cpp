@@ -1,0 +1,191 @@
+#include "config/checks.h"
+
+#include <fmt/format.h>
+
+#include <cmath>
+
+#include "trainctl/config/model_math.h"
+
+namespace trainctl {
+
+void check_model(const JobSpec& job, std::vector<Finding>& findings) {
+    const ModelSpec& model = job.model;
+    if (model.kv_heads > 0 && model.heads % model.kv_heads != 0)
+        findings.push_back(finding(
+            "divisibility", {"model.kv_heads", "model.heads"},
+            fmt::format("model.heads {} is not a multiple of model.kv_heads {}", model.heads, model.kv_heads),
+            "each key/value head serves the same number of query heads"));
+    if (model.architecture == Architecture::Llama && model.head_dim % 2 != 0)
+        findings.push_back(
+            finding("divisibility", {"model.head_dim", "model.heads", "model.hidden_size"},
+                    fmt::format("rotary positions turn pairs: model.head_dim must be even, found {}",
+                                model.head_dim)));
+    if (job.training.sequence_length > model.max_sequence_length)
+        findings.push_back(
+            finding("contradiction", {"training.sequence_length", "model.max_sequence_length"},
+                    fmt::format("training.sequence_length {} exceeds model.max_sequence_length {}",
+                                job.training.sequence_length, model.max_sequence_length),
+                    "shorten the samples or give a larger model.max_sequence_length"));
+    if (job.data.dtype == DType::U16 && model.vocab_size > 65536)
+        findings.push_back(
+            finding("contradiction", {"data.dtype", "model.vocab_size"},
+                    fmt::format("uint16 tokens cannot hold ids of a vocabulary of {}; the most is 65536",
+                                model.vocab_size)));
+}
+
+void check_layout(const JobSpec& job, std::vector<Finding>& findings) {
+    const ParallelSpec& parallel = job.parallel;
+    const ModelSpec& model = job.model;
+    const auto divides = [&](std::int64_t part, const char* part_name, std::int64_t whole,
+                             const char* whole_name) {
+        if (whole % part != 0)
+            findings.push_back(
+                finding("divisibility", {part_name, whole_name},
+                        fmt::format("{} {} is not a multiple of {} {}", whole_name, whole, part_name, part)));
+    };
+    const char* tensor = "parallel.tensor_parallel_size";
+    divides(parallel.tensor_parallel_size, tensor, model.heads, "model.heads");
+    divides(parallel.tensor_parallel_size, tensor, model.kv_heads, "model.kv_heads");
+    divides(parallel.tensor_parallel_size, tensor, model.ffn_size, "model.ffn_size");
+    if (model.padded_vocab_size() % parallel.tensor_parallel_size != 0)
+        findings.push_back(
+            finding("divisibility", {tensor, "model.vocab_size"},
+                    fmt::format("the padded vocabulary {} is not a multiple of {} {}",
+                                model.padded_vocab_size(), tensor, parallel.tensor_parallel_size)));
+    divides(parallel.pipeline_parallel_size * parallel.virtual_stages, "parallel.pipeline_parallel_size",
+            model.layers, "model.layers");
+    if (parallel.sequence_parallel)
+        divides(parallel.tensor_parallel_size, tensor, job.training.sequence_length,
+                "training.sequence_length");
+}
+
+namespace {
+
+double peak_lr(const JobSpec& job) {
+    const OptimizerSpec& optimizer = job.optimizer;
+    if (optimizer.scale_lr == LrScaling::None || optimizer.scale_lr_reference_batch == 0 ||
+        job.training.global_batch_size == 0)
+        return optimizer.lr;
+    const double ratio = static_cast<double>(job.training.global_batch_size) /
+                         static_cast<double>(optimizer.scale_lr_reference_batch);
+    return optimizer.lr * (optimizer.scale_lr == LrScaling::Linear ? ratio : std::sqrt(ratio));
+}
+
+void check_decay(const JobSpec& job, std::vector<Finding>& findings) {
+    const ScheduleSpec& schedule = job.schedule;
+    const std::int64_t end = schedule.decay_steps != 0 ? schedule.decay_steps : job.steps;
+    const std::string end_name = schedule.decay_steps != 0 ? "schedule.decay_steps" : "job.steps";
+    const std::vector<std::string> involved{"schedule.warmup_steps", end_name, "job.tokens", "schedule.kind"};
+    if (end == 0) return;  // tokens without a known batch
+    switch (schedule.kind) {
+        case ScheduleKind::Linear:
+        case ScheduleKind::Cosine:
+        case ScheduleKind::Polynomial:
+            if (schedule.warmup_steps >= end)
+                findings.push_back(
+                    finding("contradiction", involved,
+                            fmt::format("schedule.warmup_steps {} leaves no decay: the schedule ends at "
+                                        "{} {}",
+                                        schedule.warmup_steps, end_name, end),
+                            "shorten the warm-up or lengthen the run"));
+            break;
+        case ScheduleKind::Constant:
+        case ScheduleKind::InverseSqrt:
+            if (schedule.warmup_steps > end)
+                findings.push_back(
+                    finding("contradiction", involved,
+                            fmt::format("schedule.warmup_steps {} is longer than the schedule, {} {}",
+                                        schedule.warmup_steps, end_name, end),
+                            "shorten the warm-up or lengthen the run"));
+            break;
+        case ScheduleKind::Wsd:
+            if (schedule.wsd_decay_steps != 0 && schedule.warmup_steps + schedule.wsd_decay_steps > end)
+                findings.push_back(finding(
+                    "contradiction",
+                    {"schedule.wsd_decay_steps", "schedule.warmup_steps", end_name, "job.tokens"},
+                    fmt::format(
+                        "schedule.warmup_steps {} + schedule.wsd_decay_steps {} = {} is longer than the "
+                        "schedule, {} {}",
+                        schedule.warmup_steps, schedule.wsd_decay_steps,
+                        schedule.warmup_steps + schedule.wsd_decay_steps, end_name, end)));
+            break;
+    }
+}
+
+}  // namespace
+
+void check_schedule(const JobSpec& job, const CheckContext& context, std::vector<Finding>& findings) {
+    const ScheduleSpec& schedule = job.schedule;
+    const OptimizerSpec& optimizer = job.optimizer;
+    check_decay(job, findings);
+    if (schedule.kind == ScheduleKind::Wsd && schedule.wsd_decay_steps == 0)
+        findings.push_back(
+            finding("missing", {"schedule.wsd_decay_steps"},
+                    "schedule.kind = \"wsd\" needs schedule.wsd_decay_steps, the length of its decay",
+                    "a tenth to a fifth of the run is usual"));
+    if (schedule.kind != ScheduleKind::Wsd)
+        for (const char* key : {"schedule.wsd_decay_steps", "schedule.wsd_shape"})
+            if (context.given(key))
+                findings.push_back(
+                    warning({key, "schedule.kind"},
+                            fmt::format("{} has no effect: schedule.kind is not \"wsd\"", key)));
+    if (schedule.kind != ScheduleKind::Polynomial && context.given("schedule.power"))
+        findings.push_back(warning({"schedule.power", "schedule.kind"},
+                                   "schedule.power has no effect: schedule.kind is not \"polynomial\""));
+    if (schedule.min_lr > peak_lr(job))
+        findings.push_back(finding("contradiction", {"schedule.min_lr", "optimizer.lr", "optimizer.scale_lr"},
+                                   fmt::format("schedule.min_lr {} exceeds the peak learning rate {}",
+                                               schedule.min_lr, peak_lr(job))));
+    if (optimizer.scale_lr != LrScaling::None && optimizer.scale_lr_reference_batch == 0)
+        findings.push_back(
+            finding("missing", {"optimizer.scale_lr_reference_batch", "optimizer.scale_lr"},
+                    "optimizer.scale_lr needs optimizer.scale_lr_reference_batch, the global batch at "
+                    "which optimizer.lr was tuned"));
+    if (optimizer.scale_lr == LrScaling::None && context.given("optimizer.scale_lr_reference_batch"))
+        findings.push_back(
+            warning({"optimizer.scale_lr_reference_batch", "optimizer.scale_lr"},
+                    "optimizer.scale_lr_reference_batch has no effect: optimizer.scale_lr is \"none\""));
+}
+
+void check_data_keys(const JobSpec& job, const CheckContext& context, std::vector<Finding>& findings) {
+    const DataSpec& data = job.data;
+    if (!data.validation.empty() && data.validation_split > 0)
+        findings.push_back(finding("contradiction", {"data.validation_split", "data.validation"},
+                                   "data.validation and data.validation_split are both given",
+                                   "keep one of them"));
+    if (job.training.eval_interval > 0 && data.validation.empty() && data.validation_split == 0)
+        findings.push_back(finding(
+            "missing", {"training.eval_interval", "data.validation", "data.validation_split"},
+            fmt::format("training.eval_interval = {} needs validation data", job.training.eval_interval),
+            "give data.validation or data.validation_split"));
+    if (data.dtype && (data.format == TokenFormat::Megatron || data.format == TokenFormat::LlmC))
+        findings.push_back(
+            finding("contradiction", {"data.dtype", "data.format"},
+                    "data.dtype is only for headerless files; those of data.format say it themselves",
+                    "leave data.dtype out"));
+    if (context.given("checkpoint.max_age") && context.given("checkpoint.interval") &&
+        job.checkpoint.max_age_s < job.checkpoint.interval_s)
+        findings.push_back(
+            finding("contradiction", {"checkpoint.max_age", "checkpoint.interval"},
+                    fmt::format("checkpoint.max_age {} s is shorter than checkpoint.interval {} s",
+                                job.checkpoint.max_age_s, job.checkpoint.interval_s)));
+}
+
+void check_buckets(const JobSpec& job, std::vector<Finding>& findings) {
+    const CommunicationSpec& communication = job.communication;
+    if (communication.gradient_bucket_mb == 0 || !communication.overlap_comm) return;
+    const double model_ranks =
+        static_cast<double>(job.parallel.tensor_parallel_size * job.parallel.pipeline_parallel_size);
+    const double gradients_mb = static_cast<double>(parameter_count(job.model)) *
+                                static_cast<double>(dtype_size(communication.reduce_dtype)) / 1e6 /
+                                model_ranks;
+    if (communication.gradient_bucket_mb >= gradients_mb && gradients_mb > 0)
+        findings.push_back(
+            warning({"communication.gradient_bucket_mb", "communication.overlap_comm"},
+                    fmt::format("communication.gradient_bucket_mb {} holds all gradients ({:.3g} MB): "
+                                "one bucket overlaps with nothing",
+                                communication.gradient_bucket_mb, gradients_mb),
+                    "\"auto\" takes an eighth"));
+}
+
+}  // namespace trainctl

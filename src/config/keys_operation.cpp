@@ -1,0 +1,193 @@
+// [checkpoint] [fault_tolerance] [launch] [monitoring] [device]
+#include "config/key_tables.h"
+
+namespace trainctl::config_tables {
+
+namespace {
+
+void add_checkpoint(std::vector<Key>& keys) {
+    keys.push_back(bound_key("checkpoint.directory", Kind::Text,
+                             {.absent = Absent::Derived,
+                              .help = "Where checkpoints go. All nodes must see it.",
+                              .derived = "job.run_dir + \"/checkpoints\"",
+                              .aliases = {"folder", "checkpoints_path", "save"}},
+                             &JobSpec::checkpoint, &CheckpointSpec::directory));
+    keys.push_back(bound_key("checkpoint.interval_steps", Kind::Integer,
+                             {.bounds = between(1, 1e15),
+                              .absent = Absent::Optional,
+                              .unit = "steps",
+                              .help = "Also saves every so many steps. Off: by time only.",
+                              .aliases = {"save_interval", "checkpoint_interval", "save_every"}},
+                             &JobSpec::checkpoint, &CheckpointSpec::interval_steps));
+    keys.push_back(bound_key("checkpoint.interval", Kind::Duration,
+                             {.bounds = between(1, 1e9),
+                              .absent = Absent::Auto,
+                              .unit = "time",
+                              .help = "Longest time between saves.",
+                              .derived = "30 minutes",
+                              .aliases = {"interval_minutes", "checkpoint_time_interval"}},
+                             &JobSpec::checkpoint, &CheckpointSpec::interval_s));
+    keys.push_back(
+        bound_key("checkpoint.keep_latest", Kind::Integer,
+                  {.bounds = between(2, 1e6),
+                   .unit = "checkpoints",
+                   .help = "Newest checkpoints that stay. At least two, so that a damaged one never is the "
+                           "last.",
+                   .aliases = {"keep_last", "keep_latest_k", "save_total_limit", "max_checkpoints",
+                               "save_num_checkpoints_to_keep"}},
+                  &JobSpec::checkpoint, &CheckpointSpec::keep_latest));
+    keys.push_back(bound_key("checkpoint.keep_every", Kind::Integer,
+                             {.bounds = between(1, 1e15),
+                              .absent = Absent::Optional,
+                              .unit = "steps",
+                              .help = "Checkpoints at multiples of this stay for ever.",
+                              .aliases = {"keep_every_steps"}},
+                             &JobSpec::checkpoint, &CheckpointSpec::keep_every));
+    keys.push_back(planned_key("checkpoint.async", Kind::Boolean, false,
+                               {.help = "Writes behind the next steps instead of pausing the training.",
+                                .aliases = {"async_mode", "async_save"}}));
+    keys.push_back(
+        planned_key("checkpoint.tiers", Kind::TextList, std::vector<std::string>{},
+                    {.help = "Further places for copies, nearest first.", .aliases = {"ephemeral"}}));
+    keys.push_back(planned_key("checkpoint.durable_tier", Kind::Text, {},
+                               {.absent = Absent::Optional, .help = "The tier whose copy counts as saved."}));
+    keys.push_back(planned_key("checkpoint.peer_copies", Kind::Integer, std::int64_t{0},
+                               {.bounds = between(0, 16),
+                                .unit = "copies",
+                                .help = "Copies of each rank's part in the memory of other nodes."}));
+    keys.push_back(
+        bound_key("checkpoint.max_age", Kind::Duration,
+                  {.bounds = between(1, 1e9),
+                   .absent = Absent::Auto,
+                   .unit = "time",
+                   .help = "When saving fails, training goes on until the newest checkpoint is this old.",
+                   .derived = "three times checkpoint.interval"},
+                  &JobSpec::checkpoint, &CheckpointSpec::max_age_s));
+    keys.push_back(planned_key("checkpoint.backup_to_object_storage", Kind::Text, {},
+                               {.absent = Absent::Optional, .help = "An S3 tier: \"s3://bucket/prefix\"."}));
+}
+
+void add_fault_tolerance(std::vector<Key>& keys) {
+    keys.push_back(
+        planned_key("fault_tolerance.max_restarts", Kind::Integer, std::int64_t{0},
+                    {.bounds = between(0, 1e6), .help = "Restarts by the launcher after a failure."}));
+    keys.push_back(bound_key("fault_tolerance.hang_timeout_s", Kind::Number,
+                             {.bounds = between(0, 1e7),
+                              .unit = "seconds",
+                              .help = "A step that takes longer counts as hung. 0: never.",
+                              .availability = Availability::NotBuilt},
+                             &JobSpec::fault_tolerance, &FaultToleranceSpec::hang_timeout_s));
+    keys.push_back(choice_key<NonFinitePolicy>(
+        "fault_tolerance.nonfinite",
+        {{"skip", NonFinitePolicy::Skip},
+         {"stop", NonFinitePolicy::Stop},
+         {"rollback", NonFinitePolicy::Rollback, Availability::NotBuilt}},
+        {.help =
+             "After a non-finite loss or gradient the update is skipped on all ranks. skip: go on, and stop "
+             "with "
+             "exit 7 beyond the limits below. stop: at once. rollback: to the newest healthy checkpoint."},
+        &JobSpec::fault_tolerance, &FaultToleranceSpec::nonfinite));
+    keys.push_back(bound_key(
+        "fault_tolerance.nonfinite_max_consecutive", Kind::Integer,
+        {.bounds = between(0, 1e9), .unit = "steps", .help = "Skipped steps in a row that are tolerated."},
+        &JobSpec::fault_tolerance, &FaultToleranceSpec::nonfinite_max_consecutive));
+    keys.push_back(bound_key("fault_tolerance.nonfinite_max_per_1000", Kind::Integer,
+                             {.bounds = between(0, 1000),
+                              .unit = "steps",
+                              .help = "Skipped steps among the last 1000 that are tolerated."},
+                             &JobSpec::fault_tolerance, &FaultToleranceSpec::nonfinite_max_per_1000));
+    keys.push_back(planned_key("fault_tolerance.spike", Kind::Table, {},
+                               {.absent = Absent::Optional, .help = "What to do when the loss jumps."}));
+    keys.push_back(planned_key("fault_tolerance.replica_hash_steps", Kind::Integer, std::int64_t{0},
+                               {.bounds = between(0, 1e15),
+                                .unit = "steps",
+                                .help = "Steps between comparisons of replicated weights. 0: never."}));
+}
+
+void add_launch(std::vector<Key>& keys) {
+    const auto planned = [&keys](std::string name, Kind kind, std::string help) {
+        const bool list = kind == Kind::TextList;
+        keys.push_back(
+            planned_key(std::move(name), kind, list ? Value{std::vector<std::string>{}} : Value{},
+                        {.absent = list ? Absent::Never : Absent::Optional, .help = std::move(help)}));
+    };
+    planned("launch.hosts", Kind::TextList, "Hosts to start ranks on.");
+    planned("launch.hostfile", Kind::Text, "File with one host per line, instead of launch.hosts.");
+    planned("launch.ranks_per_node", Kind::Integer, "Ranks on each host.");
+    planned("launch.interfaces", Kind::TextList, "Network interfaces to use.");
+    planned("launch.port_range", Kind::Text, "Ports that MPI may use, \"20000-20100\".");
+    planned("launch.mpirun_args", Kind::TextList, "Further arguments of mpirun.");
+    planned("launch.env", Kind::Table, "Environment variables of the ranks.");
+    keys.push_back(planned_key(
+        "launch.spare_nodes", Kind::Integer, std::int64_t{0},
+        {.bounds = between(0, 1e6), .unit = "nodes", .help = "Nodes kept idle to replace failed ones."}));
+    keys.push_back(planned_key("launch.elastic", Kind::Boolean, false,
+                               {.help = "Goes on with fewer nodes when no spare is left."}));
+    planned("launch.bind", Kind::Text, "Binding of ranks to cores.");
+    planned("launch.slurm.partition", Kind::Text, "Slurm partition.");
+    planned("launch.slurm.account", Kind::Text, "Slurm account.");
+    planned("launch.slurm.qos", Kind::Text, "Slurm quality of service.");
+    planned("launch.slurm.time", Kind::Duration, "Time limit of one Slurm job.");
+    planned("launch.slurm.nodes", Kind::Integer, "Nodes of the Slurm job.");
+    planned("launch.slurm.signal_lead_s", Kind::Number,
+            "Seconds before the time limit at which Slurm signals.");
+}
+
+void add_monitoring(std::vector<Key>& keys) {
+    keys.push_back(bound_key("monitoring.log_interval", Kind::Integer,
+                             {.bounds = between(1, 1e9),
+                              .unit = "steps",
+                              .help = "Steps between step lines when stderr is not a terminal.",
+                              .aliases = {"log_freq", "logging_steps", "log_every"}},
+                             &JobSpec::monitoring, &MonitoringSpec::log_interval));
+    keys.push_back(bound_key("monitoring.plain_interval_s", Kind::Number,
+                             {.bounds = {.low = 0, .high = 1e7, .ends = Bounds::Ends::OpenLow},
+                              .unit = "seconds",
+                              .help = "And at least one step line in this time."},
+                             &JobSpec::monitoring, &MonitoringSpec::plain_interval_s));
+    const auto planned = [&keys](std::string name, std::string help) {
+        keys.push_back(planned_key(std::move(name), Kind::Text, {},
+                                   {.absent = Absent::Optional, .help = std::move(help)}));
+    };
+    planned("monitoring.listen", "Address of the metrics endpoint, \"127.0.0.1:9400\".");
+    planned("monitoring.textfile", "File for the textfile collector of node_exporter.");
+    planned("monitoring.tensorboard", "Directory for TensorBoard event files.");
+}
+
+void add_device(std::vector<Key>& keys) {
+    keys.push_back(choice_key<DeviceKind>(
+        "device.kind",
+        {{"auto", DeviceKind::Auto},
+         {"cpu", DeviceKind::Cpu},
+         {"cuda", DeviceKind::Cuda, Availability::NotBuilt}},
+        {.help =
+             "auto: cuda where this build and the machine have it, else cpu. cuda never falls back to cpu.",
+         .aliases = {"accelerator", "device_type"}},
+        &JobSpec::device, &DeviceSpec::kind));
+    keys.push_back(bound_key("device.threads", Kind::Integer,
+                             {.bounds = between(1, 4096),
+                              .absent = Absent::Auto,
+                              .unit = "threads per rank",
+                              .help = "Compute threads of a rank. Results do not depend on it.",
+                              .derived = "the rank's share of the cores allowed to the job",
+                              .aliases = {"num_threads", "omp_num_threads"}},
+                             &JobSpec::device, &DeviceSpec::threads));
+    keys.push_back(
+        word_key("device.cpu_isa", {{"auto"}, {"x86-64-v3"}, {"x86-64-v4"}, {"avx512_bf16"}},
+                 {.help = "Instruction set of the CPU kernels; the same on all ranks for equal bits."},
+                 &JobSpec::device, &DeviceSpec::cpu_isa));
+    keys.push_back(planned_key("device.cuda_graphs", Kind::Boolean, false,
+                               {.help = "Replays a step as one CUDA graph."}));
+}
+
+}  // namespace
+
+void add_operation_keys(std::vector<Key>& keys) {
+    add_checkpoint(keys);
+    add_fault_tolerance(keys);
+    add_launch(keys);
+    add_monitoring(keys);
+    add_device(keys);
+}
+
+}  // namespace trainctl::config_tables

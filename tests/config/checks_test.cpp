@@ -1,0 +1,146 @@
+#include "config/checks.h"
+
+#include "job_text.h"
+#include "support/catch.h"
+
+using namespace trainctl;
+using namespace trainctl::test;
+
+namespace {
+
+void refused(const std::vector<std::string>& set, const std::string& code, const std::string& text) {
+    const LoadedJob job = load_set(set);
+    INFO(set.front() << "\n" << format_problems(job.problems));
+    CHECK_THAT(problem(job, code).what, Catch::Contains(text));
+    CHECK(count_errors(job) == 1);
+}
+
+void accepted(const std::vector<std::string>& set) {
+    const LoadedJob job = load_set(set);
+    INFO(set.front() << "\n" << format_problems(job.problems));
+    CHECK(job.problems.empty());
+}
+
+}  // namespace
+
+TEST_CASE("Model dimensions must divide", "[config][checks]") {
+    refused({"model.heads=3", "model.kv_heads=3"}, "divisibility",
+            "model.hidden_size 64 is not a multiple of model.heads 3");
+    refused({"model.kv_heads=3"}, "divisibility", "model.heads 4 is not a multiple of model.kv_heads 3");
+    refused({"model.head_dim=15"}, "divisibility", "must be even, found 15");
+    accepted({"model.architecture=gpt2", "model.head_dim=15"});
+    accepted({"model.heads=2", "model.kv_heads=1"});
+}
+
+TEST_CASE("Sequence length and vocabulary fit the model and the tokens", "[config][checks]") {
+    refused({"training.sequence_length=257"}, "contradiction",
+            "training.sequence_length 257 exceeds model.max_sequence_length 256");
+    accepted({"training.sequence_length=257", "model.max_sequence_length=257"});
+    refused({"data.format=nanogpt", "data.dtype=uint16", "model.vocab_size=65537"}, "contradiction", "65536");
+    accepted({"data.format=nanogpt", "data.dtype=uint16", "model.vocab_size=65536"});
+    refused({"data.format=megatron", "data.dtype=uint16"}, "contradiction", "headerless");
+}
+
+TEST_CASE("Steps exclude tokens", "[config][checks]") {
+    const LoadedJob job = load(
+        "[job]\nrun_dir='r'\nsteps=5\ntokens=5\n[model]\npreset='tiny'\n[data]\ntrain='a'\n"
+        "[training]\nglobal_batch_size=4\n");
+    CHECK_THAT(problem(job, "contradiction", "job.steps").what,
+               Catch::Contains("job.steps = 5 and job.tokens = 5"));
+    refused({"job.steps=1000000000000000", "training.global_batch_size=1048576"}, "out_of_range", "2^62");
+}
+
+TEST_CASE("A warm-up that leaves no decay is refused with the numbers", "[config][checks]") {
+    for (const char* kind : {"cosine", "linear", "polynomial"}) {
+        const std::string set = std::string{"schedule.kind="} + kind;
+        refused({set, "schedule.warmup_steps=100"}, "contradiction",
+                "schedule.warmup_steps 100 leaves no decay: the schedule ends at job.steps 100");
+        refused({set, "schedule.warmup_steps=60", "schedule.decay_steps=50"}, "contradiction",
+                "schedule.decay_steps 50");
+        accepted({set, "schedule.warmup_steps=99"});
+    }
+    for (const char* kind : {"constant", "inverse_sqrt"}) {
+        const std::string set = std::string{"schedule.kind="} + kind;
+        refused({set, "schedule.warmup_steps=101"}, "contradiction",
+                "longer than the schedule, job.steps 100");
+        accepted({set, "schedule.warmup_steps=100"});
+    }
+}
+
+TEST_CASE("wsd needs its decay, and room for it", "[config][checks]") {
+    refused({"schedule.kind=wsd"}, "missing", "schedule.wsd_decay_steps");
+    refused({"schedule.kind=wsd", "schedule.warmup_steps=20", "schedule.wsd_decay_steps=81"}, "contradiction",
+            "= 101 is longer than the schedule, job.steps 100");
+    accepted({"schedule.kind=wsd", "schedule.warmup_steps=20", "schedule.wsd_decay_steps=80"});
+}
+
+TEST_CASE("Learning rates are consistent", "[config][checks]") {
+    refused({"schedule.min_lr=0.01"}, "contradiction",
+            "schedule.min_lr 0.01 exceeds the peak learning rate 0.0003");
+    refused({"optimizer.scale_lr=linear"}, "missing", "scale_lr_reference_batch");
+    // 16 samples against 64: the scaled peak is 0.25 or 0.5 of lr.
+    refused({"optimizer.scale_lr=linear", "optimizer.scale_lr_reference_batch=64", "optimizer.lr=1e-2",
+             "schedule.min_lr=4e-3"},
+            "contradiction", "peak learning rate 0.0025");
+    accepted({"optimizer.scale_lr=sqrt", "optimizer.scale_lr_reference_batch=64", "optimizer.lr=1e-2",
+              "schedule.min_lr=4e-3"});
+}
+
+TEST_CASE("Evaluation needs data, once", "[config][checks]") {
+    refused({"training.eval_interval=10"}, "missing", "needs validation data");
+    accepted({"training.eval_interval=10", "data.validation_split=0.1"});
+    accepted({"training.eval_interval=10", "data.validation=v"});
+    refused({"data.validation_split=0.1", "data.validation=v"}, "contradiction", "both given");
+    refused({"checkpoint.interval=2h", "checkpoint.max_age=1h"}, "contradiction", "shorter");
+}
+
+TEST_CASE("Keys without effect are warnings, not errors", "[config][checks]") {
+    const std::pair<const char*, const char*> cases[] = {
+        {"schedule.power=2.0", "not \"polynomial\""},
+        {"schedule.wsd_shape=exponential", "not \"wsd\""},
+        {"schedule.wsd_decay_steps=5", "not \"wsd\""},
+        {"optimizer.scale_lr_reference_batch=5", "is \"none\""},
+        {"communication.gradient_bucket_mb=1", "one bucket"},  // 230,080 x 4 bytes = 0.92 MB
+    };
+    for (const auto& [set, text] : cases) {
+        const LoadedJob job = load_set({set});
+        REQUIRE(job.problems.size() == 1);
+        CHECK(job.problems.front().severity == Severity::Warning);
+        CHECK_THAT(job.problems.front().what, Catch::Contains(text));
+        CHECK(job.ok());
+    }
+    accepted({"communication.gradient_bucket_mb=0.9"});
+    accepted({"communication.gradient_bucket_mb=1", "communication.overlap_comm=false"});
+    refused({"communication.gradient_bucket_mb=0"}, "out_of_range", "> 0");
+    refused({"checkpoint.keep_latest=1"}, "out_of_range", ">= 2");
+}
+
+TEST_CASE("Tensor and pipeline sizes must divide the model", "[config][checks]") {
+    JobSpec job = load(valid_job).spec;
+    const auto texts = [&job] {
+        std::vector<Finding> findings;
+        check_layout(job, findings);
+        std::vector<std::string> whats;
+        for (const Finding& each : findings) whats.push_back(each.problem.what);
+        return whats;
+    };
+    CHECK(texts().empty());
+    job.parallel.tensor_parallel_size = 2;
+    job.parallel.pipeline_parallel_size = 2;
+    job.parallel.virtual_stages = 2;
+    CHECK(texts().empty());
+    job.parallel.tensor_parallel_size = 4;  // two kv heads
+    CHECK(texts() ==
+          std::vector<std::string>{"model.kv_heads 2 is not a multiple of parallel.tensor_parallel_size 4"});
+    job.parallel.tensor_parallel_size = 1;
+    job.parallel.virtual_stages = 4;
+    CHECK(texts() ==
+          std::vector<std::string>{"model.layers 4 is not a multiple of parallel.pipeline_parallel_size 8"});
+}
+
+TEST_CASE("A consequence of another mistake is not reported", "[config][checks]") {
+    const LoadedJob job =
+        load(valid_job, {.set = {"job.steps=ten", "schedule.warmup_steps=2000"}, .world_size = {}});
+    CHECK(count_errors(job) == 1);
+    CHECK(problem(job, "wrong_type", "job.steps").code == "wrong_type");
+}
