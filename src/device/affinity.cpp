@@ -1,0 +1,121 @@
+#include "trainctl/device/affinity.h"
+
+#include <fmt/core.h>
+
+#include <algorithm>
+#include <iterator>
+
+namespace trainctl {
+namespace {
+
+CpuList intersection(const CpuList& a, const CpuList& b) {
+    CpuList both;
+    std::set_intersection(a.begin(), a.end(), b.begin(), b.end(), std::back_inserter(both));
+    return both;
+}
+
+// The cores of which at least one logical processor is in `cpus`, cut down to those.
+std::vector<CpuList> cores_within(const std::vector<CpuList>& cores, const CpuList& cpus) {
+    std::vector<CpuList> within;
+    for (const CpuList& core : cores) {
+        CpuList part = intersection(core, cpus);
+        if (!part.empty()) within.push_back(std::move(part));
+    }
+    return within;
+}
+
+// OpenMPI binds to a core for up to two processes, to a NUMA node (older: package) for more. Any other set
+// was made by the user inside mpirun (taskset, numactl).
+bool looks_like_default_binding(const AffinityFacts& facts) {
+    const auto is_bound = [&](const CpuList& unit) { return unit == facts.bound; };
+    return std::any_of(facts.cores.begin(), facts.cores.end(), is_bound) ||
+           std::any_of(facts.domains.begin(), facts.domains.end(), is_bound);
+}
+
+int core_count(const std::vector<CpuList>& cores) { return static_cast<int>(cores.size()); }
+
+AffinityPlan keep_binding(const AffinityFacts& facts, const std::vector<CpuList>& job) {
+    const int own = core_count(cores_within(facts.cores, facts.bound));
+    // Ranks bound to the same NUMA node share it. Only the numbers tell: sets of this size cannot all be
+    // disjoint.
+    const int total = std::max(core_count(job), 1);
+    const int sharers = std::max(1, (facts.place.size * own + total - 1) / total);
+    AffinityPlan plan;
+    plan.cpus = facts.bound;
+    plan.threads = std::max(1, own / sharers);
+    plan.text =
+        sharers > 1 ? fmt::format("the user's binding, shared by {} ranks", sharers) : "the user's binding";
+    return plan;
+}
+
+AffinityPlan rank_share(const AffinityFacts& facts, const std::vector<CpuList>& job) {
+    const int total = core_count(job);
+    const auto [rank, size] = facts.place;
+    AffinityPlan plan;
+    int begin = rank % std::max(total, 1);
+    int end = begin + 1;
+    if (total >= size) {
+        begin = total * rank / size;
+        end = total * (rank + 1) / size;
+        plan.threads = total / size;  // the same for all: the slowest rank sets the pace
+    }
+    for (int core = begin; core < std::min(end, total); ++core) {
+        const CpuList& cpus = job[static_cast<std::size_t>(core)];
+        plan.cpus.insert(plan.cpus.end(), cpus.begin(), cpus.end());
+    }
+    std::sort(plan.cpus.begin(), plan.cpus.end());
+    const char* cores = total == 1 ? "core" : "cores";
+    plan.text = size > 1 ? fmt::format("share of local rank {} of {} in the {} {} allowed to the job", rank,
+                                       size, total, cores)
+                         : fmt::format("all {} {} allowed to the job", total, cores);
+    if (total < size) plan.text += ", which are fewer than the ranks";
+    if (facts.launcher == LauncherBinding::SilentDefault) {
+        plan.text += fmt::format("; OpenMPI's default binding to cpus {} replaced", format_cpus(facts.bound));
+    }
+    if (facts.launcher == LauncherBinding::Unbound) {
+        plan.cpus = facts.bound;
+        plan.text += "; not bound, as the user asked";
+    }
+    return plan;
+}
+
+}  // namespace
+
+AffinityPlan plan_affinity(const AffinityFacts& facts) {
+    const std::vector<CpuList> job = cores_within(facts.cores, facts.allowed);
+    const bool silent = facts.launcher == LauncherBinding::SilentDefault && looks_like_default_binding(facts);
+    const bool bound = !silent && intersection(facts.bound, facts.allowed).size() < facts.allowed.size();
+    AffinityPlan plan = bound || job.empty() ? keep_binding(facts, job) : rank_share(facts, job);
+
+    if (facts.cpu_quota > 0.0) {
+        const int within = std::max(1, static_cast<int>(facts.cpu_quota / facts.place.size));
+        if (within < plan.threads) {
+            plan.threads = within;
+            plan.text += fmt::format("; limited by the cgroup's quota of {:.1f} processors", facts.cpu_quota);
+        }
+    }
+    if (facts.wanted_threads > 0) {
+        const int cores = core_count(cores_within(facts.cores, plan.cpus));
+        plan.threads = facts.wanted_threads;
+        plan.text += "; thread count from device.threads";
+        if (plan.threads > cores) plan.text += fmt::format(", more than the {} cores", cores);
+    }
+    plan.text = fmt::format("{} thread{} on cpus {}: {}", plan.threads, plan.threads == 1 ? "" : "s",
+                            format_cpus(plan.cpus), plan.text);
+    return plan;
+}
+
+std::string format_cpus(const CpuList& cpus) {
+    std::string text;
+    for (std::size_t first = 0; first < cpus.size();) {
+        std::size_t last = first;
+        while (last + 1 < cpus.size() && cpus[last + 1] == cpus[last] + 1) ++last;
+        if (!text.empty()) text += ',';
+        text +=
+            first == last ? fmt::format("{}", cpus[first]) : fmt::format("{}-{}", cpus[first], cpus[last]);
+        first = last + 1;
+    }
+    return text;
+}
+
+}  // namespace trainctl
