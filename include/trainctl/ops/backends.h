@@ -1,0 +1,19 @@
+// The ops backends in this build.
+#pragma once
+
+#include <memory>
+
+#include "trainctl/device/cpu_device.h"
+#include "trainctl/device/sim_device.h"
+#include "trainctl/ops/ops.h"
+
+namespace trainctl {
+
+// F32 and BF16 compute, kernels of device.isa(), device.threads() threads. The device must outlive it.
+std::unique_ptr<OpsBackend> make_cpu_ops(CpuDevice& device);
+
+// Computes nothing: checks shapes and dtypes, counts FLOPs and bytes on the device's clocks. scratch_bytes()
+// answers are those of `planned`, the backend whose run is being planned.
+std::unique_ptr<OpsBackend> make_sim_ops(SimDevice& device, Ops planned);
+
+}  // namespace trainctl

@@ -1,0 +1,135 @@
+// Loss and optimizer of the reference backend, and the backend itself.
+#include <algorithm>
+#include <cmath>
+
+#include "support/reference/elements.h"
+#include "support/reference/families.h"
+#include "support/reference_ops.h"
+
+namespace trainctl::reference {
+
+void ReferenceLoss::cross_entropy(Stream& stream, TensorView losses, TensorView logits, TensorView targets,
+                                  LossSettings settings) {
+    host_stream(stream).run([=] {
+        const std::int64_t width = columns_of(logits);
+        for (std::int64_t row = 0; row < rows_of(logits); ++row) {
+            const std::int64_t base = row * width;
+            const std::int32_t target = targets.as<std::int32_t>()[row];
+            double top = get(logits, base);
+            for (std::int64_t c = 0; c < settings.vocab_size; ++c) top = std::max(top, get(logits, base + c));
+            double sum = 0.0;
+            for (std::int64_t c = 0; c < settings.vocab_size; ++c)
+                sum += std::exp(get(logits, base + c) - top);
+            const double log_sum = top + std::log(sum);
+            set(losses, row, target < 0 ? 0.0 : log_sum - get(logits, base + target));
+            if (settings.pass == LossPass::Evaluate) continue;
+            for (std::int64_t c = 0; c < width; ++c) {
+                double gradient = 0.0;
+                if (target >= 0 && c < settings.vocab_size) {
+                    gradient = std::exp(get(logits, base + c) - log_sum) - (c == target ? 1.0 : 0.0);
+                }
+                set(logits, base + c, gradient * static_cast<double>(settings.gradient_scale));
+            }
+        }
+    });
+}
+
+void ReferenceLoss::sum_losses(Stream& stream, TensorView total, TensorView losses, Into into) {
+    host_stream(stream).run([=] {
+        double sum = 0.0;
+        for (std::int64_t row = 0; row < losses.elements(); ++row) sum += get(losses, row);
+        put(total, 0, sum, into);
+    });
+}
+
+void ReferenceOptimizer::sum_squares(Stream& stream, TensorView bins, TensorView gradient, TensorView flags,
+                                     Into into) {
+    host_stream(stream).run([=] {
+        auto* bin = bins.as<std::int64_t>();
+        if (into == Into::Overwrite) std::fill(bin, bin + norm_bins, 0);
+        for (std::int64_t begin = 0; begin < gradient.elements(); begin += norm_block) {
+            if ((flags.as<std::uint8_t>()[begin / norm_block] & block_counts_in_norm) == 0) continue;
+            double rest = 0.0;
+            for (std::int64_t i = begin; i < std::min(begin + norm_block, gradient.elements()); ++i) {
+                rest += get(gradient, i) * get(gradient, i);
+            }
+            if (!std::isfinite(rest)) {
+                ++bin[norm_digit_bins];
+                continue;
+            }
+            for (int b = norm_digit_bins - 1; b >= 0; --b) {
+                const double weight = std::ldexp(1.0, 32 * (b - norm_zero_bin));
+                const double digit = std::floor(rest / weight);  // exact: the weight is a power of two
+                bin[b] += static_cast<std::int64_t>(digit);
+                rest -= digit * weight;
+            }
+        }
+    });
+}
+
+void ReferenceOptimizer::finish_norm(Stream& stream, TensorView scalars, TensorView bins, double max_norm,
+                                     double inverse_loss_scale) {
+    host_stream(stream).run([=] {
+        const auto* bin = bins.as<std::int64_t>();
+        long double sum = 0.0L;
+        for (int b = 0; b < norm_digit_bins; ++b) {
+            sum += std::ldexp(static_cast<long double>(bin[b]), 32 * (b - norm_zero_bin));
+        }
+        double norm = static_cast<double>(std::sqrt(sum)) * inverse_loss_scale;
+        if (bin[norm_digit_bins] != 0) norm = std::nan("");
+        const bool finite = std::isfinite(norm) && std::isfinite(get(scalars, scalar_loss_sum));
+        double clip = inverse_loss_scale;
+        if (max_norm > 0.0 && max_norm / (norm + 1e-6) < 1.0) clip *= max_norm / (norm + 1e-6);
+        set(scalars, scalar_grad_norm, norm);
+        set(scalars, scalar_clip, clip);
+        set(scalars, scalar_apply, finite ? 1.0 : 0.0);
+    });
+}
+
+void ReferenceOptimizer::adamw(Stream& stream, TensorView weights, TensorView master, TensorView m,
+                               TensorView v, TensorView gradient, TensorView flags, TensorView scalars,
+                               AdamwSettings settings) {
+    host_stream(stream).run([=] {
+        if (get(scalars, scalar_apply) == 0.0) return;
+        const auto t = static_cast<double>(settings.step);
+        for (std::int64_t i = 0; i < master.elements(); ++i) {
+            const double g = get(gradient, i) * get(scalars, scalar_clip);
+            const double m_new = settings.beta1 * get(m, i) + (1.0 - settings.beta1) * g;
+            const double v_new = settings.beta2 * get(v, i) + (1.0 - settings.beta2) * g * g;
+            const double m_hat = m_new / (1.0 - std::pow(settings.beta1, t));
+            const double v_hat = v_new / (1.0 - std::pow(settings.beta2, t));
+            const bool decays = (flags.as<std::uint8_t>()[i / norm_block] & block_decays) != 0;
+            const double old = get(master, i);
+            const double decay = decays ? settings.weight_decay * old : 0.0;
+            set(master, i, old - settings.lr * (m_hat / (std::sqrt(v_hat) + settings.epsilon) + decay));
+            set(m, i, m_new);
+            set(v, i, v_new);
+            if (!weights.empty()) set(weights, i, get(master, i));
+        }
+    });
+}
+
+namespace {
+
+class ReferenceBackend final : public OpsBackend {
+  public:
+    Ops ops() override { return {matmul_, norm_, attention_, elementwise_, embedding_, loss_, optimizer_}; }
+
+  private:
+    ReferenceMatmul matmul_;
+    ReferenceNorm norm_;
+    ReferenceAttention attention_;
+    ReferenceElementwise elementwise_;
+    ReferenceEmbedding embedding_;
+    ReferenceLoss loss_;
+    ReferenceOptimizer optimizer_;
+};
+
+}  // namespace
+}  // namespace trainctl::reference
+
+namespace trainctl {
+
+std::unique_ptr<OpsBackend> make_reference_ops() { return std::make_unique<reference::ReferenceBackend>(); }
+
+}  // namespace trainctl
