@@ -1,0 +1,96 @@
+#include "model/attention_part.h"
+
+#include <cmath>
+
+#include "model/branch_dropout.h"
+
+namespace trainctl {
+
+AttentionPart::AttentionPart(const UnitIndex& unit, const ModelSpec& model, NormSettings norm)
+    : unit_(unit.unit()),
+      heads_(model.heads),
+      kv_heads_(model.kv_heads),
+      head_dim_(model.head_dim),
+      norm_(unit, "attention_norm", norm),
+      qkv_(unit, {"attention.q", "attention.k", "attention.v"}, BiasUse::InProduct),
+      output_(unit, {"attention.output"}, BiasUse::InProduct) {}
+
+AttentionSettings AttentionPart::settings(const StepContext& context) const {
+    AttentionSettings settings;
+    settings.batch = context.micro.batch;
+    settings.length = context.micro.length;
+    settings.heads = heads_;
+    settings.kv_heads = kv_heads_;
+    settings.head_dim = head_dim_;
+    settings.scale = static_cast<float>(1.0 / std::sqrt(static_cast<double>(head_dim_)));
+    settings.dropout = context.dropout_at(unit_, DropoutPlace::Attention);
+    return settings;
+}
+
+AttentionSaved AttentionPart::forward(const StepContext& context, const Weights& weights, Carry& carry,
+                                      TensorView rope_table) const {
+    AttentionSaved saved;
+    saved.norm = norm_.forward(context, weights, carry);
+    saved.qkv = context.activation((heads_ + 2 * kv_heads_) * head_dim_);
+    qkv_.forward(context, weights, saved.qkv, saved.norm.y);
+    if (!context.training()) context.release(saved.norm.y);
+    if (!rope_table.empty()) {
+        context.ops.attention.rope(context.stream, saved.qkv, rope_table, settings(context),
+                                   RopeDirection::Forward);
+    }
+    attend(context, saved);
+    if (!context.training()) {
+        context.release(saved.qkv);
+        context.release(saved.lse);
+    }
+    carry.branch = context.activation(carry.residual.shape[1]);
+    output_.forward(context, weights, carry.branch, saved.out);
+    drop_branch(context, carry.branch, context.dropout_at(unit_, DropoutPlace::AttentionOutput));
+    if (!context.training()) context.release(saved.out);
+    return saved;
+}
+
+void AttentionPart::attend(const StepContext& context, AttentionSaved& saved) const {
+    AttentionOps& attention = context.ops.attention;
+    saved.out = context.activation(heads_ * head_dim_);
+    saved.lse =
+        context.arena.tensor(Shape{context.micro.batch, heads_, context.micro.length}, context.statistics);
+    const Scratch scratch(context, attention.forward_scratch_bytes(settings(context), context.compute));
+    attention.forward(context.stream, saved.out, saved.lse, saved.qkv, settings(context), scratch.view());
+}
+
+void AttentionPart::attend_backward(const StepContext& context, const AttentionSaved& saved, TensorView dqkv,
+                                    TensorView dout) const {
+    AttentionOps& attention = context.ops.attention;
+    const Scratch scratch(context, attention.backward_scratch_bytes(settings(context), context.compute));
+    attention.backward(context.stream, dqkv, dout, saved.out, saved.lse, saved.qkv, settings(context),
+                       scratch.view());
+}
+
+void AttentionPart::backward(const StepContext& context, const Weights& weights, const GradView& grads,
+                             AttentionSaved saved, TensorView d, TensorView rope_table) const {
+    const TensorView dout = context.activation(heads_ * head_dim_);
+    {
+        const BranchGradient dbranch(context, d, context.dropout_at(unit_, DropoutPlace::AttentionOutput));
+        output_.backward_parameters(context, grads, dbranch.view(), saved.out);
+        output_.backward_input(context, weights, dout, dbranch.view());
+    }
+    const TensorView dqkv = context.activation(saved.qkv.shape[1]);
+    attend_backward(context, saved, dqkv, dout);
+    context.release(dout);
+    context.release(saved.out);
+    context.release(saved.lse);
+    context.release(saved.qkv);
+    if (!rope_table.empty()) {
+        context.ops.attention.rope(context.stream, dqkv, rope_table, settings(context),
+                                   RopeDirection::Backward);
+    }
+    qkv_.backward_parameters(context, grads, dqkv, saved.norm.y);
+    const TensorView dy = saved.norm.y;  // its last reader was the weight gradient
+    qkv_.backward_input(context, weights, dy, dqkv);
+    context.release(dqkv);
+    norm_.backward(context, weights, grads, saved.norm, dy, d, d);
+    context.release(dy);
+}
+
+}  // namespace trainctl

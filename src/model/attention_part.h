@@ -1,0 +1,45 @@
+// First half of a block: norm, packed q,k,v product, rotary positions, attention, output product, dropout.
+#pragma once
+
+#include "model/linear.h"
+#include "model/residual_norm.h"
+#include "model/step_context.h"
+#include "trainctl/config/job_spec.h"
+
+namespace trainctl {
+
+struct AttentionSaved {
+    NormSaved norm;
+    TensorView qkv;  // [M, (heads + 2 kv_heads) x head_dim], rotated
+    TensorView out;  // [M, heads x head_dim]
+    TensorView lse;  // [batch, heads, length]
+};
+
+class AttentionPart {
+  public:
+    AttentionPart(const UnitIndex& unit, const ModelSpec& model, NormSettings norm);
+
+    // The carry's branch becomes the output of this part. `rope_table` empty: positions were learned.
+    // While evaluating nothing but the carry stays allocated.
+    AttentionSaved forward(const StepContext& context, const Weights& weights, Carry& carry,
+                           TensorView rope_table) const;
+    // d[M,C]: in, gradient of residual + branch behind this part; out, of the sum in front of it.
+    void backward(const StepContext& context, const Weights& weights, const GradView& grads,
+                  AttentionSaved saved, TensorView d, TensorView rope_table) const;
+
+  private:
+    [[nodiscard]] AttentionSettings settings(const StepContext& context) const;
+    void attend(const StepContext& context, AttentionSaved& saved) const;
+    void attend_backward(const StepContext& context, const AttentionSaved& saved, TensorView dqkv,
+                         TensorView dout) const;
+
+    UnitId unit_;
+    std::int64_t heads_;
+    std::int64_t kv_heads_;
+    std::int64_t head_dim_;
+    ResidualNorm norm_;
+    Linear qkv_;
+    Linear output_;
+};
+
+}  // namespace trainctl

@@ -1,0 +1,82 @@
+#include "model/mlp_part.h"
+
+#include "model/branch_dropout.h"
+
+namespace trainctl {
+namespace {
+
+Linear up_product(const UnitIndex& unit, MlpKind kind) {
+    if (kind == MlpKind::SwiGlu) return Linear(unit, {"mlp.gate", "mlp.up"}, BiasUse::InProduct);
+    return Linear(unit, {"mlp.up"}, BiasUse::ByCaller);
+}
+
+}  // namespace
+
+MlpPart::MlpPart(const UnitIndex& unit, const ModelSpec& model, NormSettings norm, MlpKind kind)
+    : unit_(unit.unit()),
+      ffn_(model.ffn_size),
+      kind_(kind),
+      norm_(unit, "mlp_norm", norm),
+      up_(up_product(unit, kind)),
+      down_(unit, {"mlp.down"}, BiasUse::InProduct) {}
+
+MlpSaved MlpPart::forward(const StepContext& context, const Weights& weights, Carry& carry) const {
+    MlpSaved saved;
+    saved.norm = norm_.forward(context, weights, carry);
+    saved.up = context.activation(kind_ == MlpKind::SwiGlu ? 2 * ffn_ : ffn_);
+    up_.forward(context, weights, saved.up, saved.norm.y);
+    if (!context.training()) context.release(saved.norm.y);
+    saved.activated = context.activation(ffn_);
+    activate(context, weights, saved);
+    if (!context.training()) context.release(saved.up);
+    carry.branch = context.activation(carry.residual.shape[1]);
+    down_.forward(context, weights, carry.branch, saved.activated);
+    drop_branch(context, carry.branch, context.dropout_at(unit_, DropoutPlace::MlpOutput));
+    if (!context.training()) context.release(saved.activated);
+    return saved;
+}
+
+void MlpPart::activate(const StepContext& context, const Weights& weights, const MlpSaved& saved) const {
+    if (kind_ == MlpKind::SwiGlu) {
+        context.ops.elementwise.swiglu_forward(context.stream, saved.activated, saved.up);
+    } else {
+        context.ops.elementwise.bias_gelu_forward(context.stream, saved.activated, saved.up,
+                                                  up_.bias(weights));
+    }
+}
+
+TensorView MlpPart::activate_backward(const StepContext& context, const Weights& weights,
+                                      const GradView& grads, const MlpSaved& saved,
+                                      TensorView dactivated) const {
+    ElementwiseOps& elementwise = context.ops.elementwise;
+    if (kind_ == MlpKind::SwiGlu) {
+        const TensorView dup = context.activation(2 * ffn_);
+        elementwise.swiglu_backward(context.stream, dup, dactivated, saved.up);
+        context.release(dactivated);
+        return dup;
+    }
+    const Scratch scratch(context, elementwise.column_sum_scratch_bytes(context.rows(), ffn_));
+    elementwise.bias_gelu_backward(context.stream, dactivated, up_.bias(grads.grads), dactivated, saved.up,
+                                   up_.bias(weights), grads.into, scratch.view());
+    return dactivated;
+}
+
+void MlpPart::backward(const StepContext& context, const Weights& weights, const GradView& grads,
+                       MlpSaved saved, TensorView d) const {
+    const TensorView dactivated = saved.activated;  // its last reader is the weight gradient below
+    {
+        const BranchGradient dbranch(context, d, context.dropout_at(unit_, DropoutPlace::MlpOutput));
+        down_.backward_parameters(context, grads, dbranch.view(), saved.activated);
+        down_.backward_input(context, weights, dactivated, dbranch.view());
+    }
+    const TensorView dup = activate_backward(context, weights, grads, saved, dactivated);
+    context.release(saved.up);
+    up_.backward_parameters(context, grads, dup, saved.norm.y);
+    const TensorView dy = saved.norm.y;
+    up_.backward_input(context, weights, dy, dup);
+    context.release(dup);
+    norm_.backward(context, weights, grads, saved.norm, dy, d, d);
+    context.release(dy);
+}
+
+}  // namespace trainctl

@@ -1,0 +1,42 @@
+// Second half of a block: norm, up product (gate and up as one), activation, down product, dropout.
+#pragma once
+
+#include "model/linear.h"
+#include "model/residual_norm.h"
+#include "model/step_context.h"
+#include "trainctl/model/architecture.h"
+
+namespace trainctl {
+
+struct MlpSaved {
+    NormSaved norm;
+    TensorView up;         // Gelu: [M,F] before bias and activation; SwiGlu: [M,2F] = [gate | up]
+    TensorView activated;  // [M,F]
+};
+
+class MlpPart {
+  public:
+    MlpPart(const UnitIndex& unit, const ModelSpec& model, NormSettings norm, MlpKind kind);
+
+    // The carry's branch becomes the output of this part. While evaluating nothing but the carry stays
+    // allocated.
+    MlpSaved forward(const StepContext& context, const Weights& weights, Carry& carry) const;
+    // d[M,C]: in, gradient of residual + branch behind this part; out, of the sum in front of it.
+    void backward(const StepContext& context, const Weights& weights, const GradView& grads, MlpSaved saved,
+                  TensorView d) const;
+
+  private:
+    void activate(const StepContext& context, const Weights& weights, const MlpSaved& saved) const;
+    // Gradient of `up`, in new memory or in that of dactivated, which is consumed.
+    TensorView activate_backward(const StepContext& context, const Weights& weights, const GradView& grads,
+                                 const MlpSaved& saved, TensorView dactivated) const;
+
+    UnitId unit_;
+    std::int64_t ffn_;
+    MlpKind kind_;
+    ResidualNorm norm_;
+    Linear up_;
+    Linear down_;
+};
+
+}  // namespace trainctl

@@ -1,0 +1,50 @@
+#include "model/residual_norm.h"
+
+namespace trainctl {
+
+ResidualNorm::ResidualNorm(const UnitIndex& unit, const std::string& name, NormSettings settings)
+    : gain_(unit.place(name + ".weight")), bias_(unit.find(name + ".bias")), settings_(settings) {
+    invariant((bias_ != no_place) == (settings.kind == NormKind::LayerNorm),
+              "a LayerNorm has a bias and an RMSNorm has none");
+}
+
+NormSaved ResidualNorm::forward(const StepContext& context, const Weights& weights, Carry& carry) const {
+    const std::int64_t hidden = carry.residual.shape[1];
+    NormSaved saved;
+    saved.statistics = context.arena.tensor(Shape{context.rows(), 2}, context.statistics);
+    const bool adds = !carry.branch.empty();
+    if (adds) saved.residual = context.activation(hidden);
+    saved.y = context.activation(hidden);
+    context.ops.norm.forward(context.stream, saved.y, saved.residual, saved.statistics, carry.residual,
+                             carry.branch, weights.tensor(gain_),
+                             bias_ == no_place ? TensorView{} : weights.tensor(bias_), settings_);
+    if (adds) {
+        context.release(carry.branch);
+        // While training the old sum belongs to the saved state of the layer that wrote it.
+        if (!context.training()) context.release(carry.residual);
+    } else {
+        saved.residual = carry.residual;
+    }
+    if (!context.training()) {
+        context.release(saved.statistics);
+        saved.statistics = {};
+    }
+    carry = {saved.residual, {}};
+    return saved;
+}
+
+void ResidualNorm::backward(const StepContext& context, const Weights& weights, const GradView& grads,
+                            const NormSaved& saved, TensorView dy, TensorView d, TensorView d_above) const {
+    NormOps& norm = context.ops.norm;
+    const TensorView dbias = bias_ == no_place ? TensorView{} : grads.grads.tensor(bias_);
+    {
+        const Scratch scratch(context,
+                              norm.backward_scratch_bytes(dy.shape[0], dy.shape[1], context.compute));
+        norm.backward(context.stream, d, grads.grads.tensor(gain_), dbias, dy, d_above, saved.residual,
+                      saved.statistics, weights.tensor(gain_), grads.into, settings_, scratch.view());
+    }
+    context.release(saved.residual);
+    context.release(saved.statistics);
+}
+
+}  // namespace trainctl

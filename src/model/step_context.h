@@ -1,0 +1,72 @@
+// What the layers of one pass run on, and small owners of arena memory.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+
+#include "trainctl/device/arena.h"
+#include "trainctl/model/transformer.h"
+#include "trainctl/ops/ops.h"
+
+namespace trainctl {
+
+enum class PassMode {
+    Train,     // dropout; what backward needs is kept
+    Evaluate,  // no dropout; activations are released as soon as the next layer has read them
+};
+
+// Places of dropout within a unit: site = unit x 8 + place.
+enum class DropoutPlace : std::uint32_t { Embedding = 0, Attention = 1, AttentionOutput = 2, MlpOutput = 3 };
+
+// Pseudo-random masks of a run: a key of their own, so that no mask shares bits with an initial weight.
+struct DropoutPlan {
+    float probability = 0.0F;
+    PhiloxKey key;
+};
+
+struct StepContext {
+    Ops ops;
+    Arena& arena;
+    Stream& stream;
+    const MicroBatch& micro;
+    PassMode mode;
+    DType compute;     // activations and weights
+    DType statistics;  // norm statistics, softmax denominators, losses
+    DropoutPlan dropout;
+
+    // M: rows of every activation matrix.
+    [[nodiscard]] std::int64_t rows() const { return micro.batch * micro.length; }
+    [[nodiscard]] bool training() const { return mode == PassMode::Train; }
+    // Activation [rows, columns] in the arena; release with release().
+    [[nodiscard]] TensorView activation(std::int64_t columns) const {
+        return arena.tensor(Shape{rows(), columns}, compute);
+    }
+    void release(const TensorView& view) const { arena.release(view.data); }
+    // Probability 0 outside training.
+    [[nodiscard]] Dropout dropout_at(UnitId unit, DropoutPlace place) const {
+        return {training() ? dropout.probability : 0.0F, dropout.key,
+                static_cast<std::uint32_t>(unit) * 8U + static_cast<std::uint32_t>(place),
+                micro.first_sample};
+    }
+};
+
+// Scratch of one op call; no allocation at all where the backend asks for none.
+class Scratch {
+  public:
+    Scratch(const StepContext& context, std::size_t bytes) {
+        if (bytes > 0) held_.emplace(context.arena, bytes);
+    }
+    [[nodiscard]] TensorView view() const { return held_ ? held_->view() : TensorView{}; }
+
+  private:
+    std::optional<ArenaScope> held_;
+};
+
+// The residual stream between two layers. Its value is residual + branch: the addition is left to the next
+// norm, which reads both anyway.
+struct Carry {
+    TensorView residual;  // [M,C]; while training it belongs to the saved state of the layer that wrote it
+    TensorView branch;    // [M,C], owned by the carry; empty behind the embedding
+};
+
+}  // namespace trainctl
