@@ -1,0 +1,22 @@
+// `trainctl ckpt list|inspect|verify`: text for people or JSON, and the exit code. They only read.
+#pragma once
+
+#include <string>
+
+#include "trainctl/base/command_result.h"
+#include "trainctl/base/file_system.h"
+
+namespace trainctl {
+
+// All checkpoints in `path`, newest first: a checkpoint root, or a run directory that has one. Incomplete and
+// damaged ones are listed with the reason. Exit::BadInput if the directory is missing.
+CommandResult checkpoint_list(FileSystem& files, const std::string& path, OutputFormat form);
+
+// What one checkpoint holds. `path`: a checkpoint directory, or as above for the newest complete one.
+CommandResult checkpoint_inspect(FileSystem& files, const std::string& path, OutputFormat form);
+
+// Reads every byte of one checkpoint: checksums, and that each payload file is valid safetensors that agrees
+// with MANIFEST. Reports every damaged file. Exit::BadInput if anything is wrong.
+CommandResult checkpoint_verify(FileSystem& files, const std::string& path, OutputFormat form);
+
+}  // namespace trainctl

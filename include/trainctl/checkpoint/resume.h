@@ -1,0 +1,44 @@
+// What --resume means, decided by rank 0 from what lies on disk. Pure.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "trainctl/checkpoint/scan.h"
+#include "trainctl/rundir/journal.h"
+
+namespace trainctl {
+
+enum class ResumeMode {
+    Never,  // default: an existing run is refused
+    Auto,   // newest complete checkpoint; from the start, saying so, if none was ever committed
+    Step,   // exactly that one
+};
+
+struct ResumeRequest {
+    ResumeMode mode = ResumeMode::Never;
+    std::int64_t step = -1;  // Step only
+};
+
+// "never", "auto" or a step number; Exit::Usage otherwise.
+ResumeRequest parse_resume(std::string_view text);
+
+enum class RunState { New, Existing };  // was there a run.json before this start?
+
+struct ResumeDecision {
+    std::vector<std::size_t>
+        candidates;    // indices into scan.complete, in the order to try; empty: start at step 0
+    std::string text;  // for the log
+};
+
+// Exit::Usage: an existing run and Never. Exit::BadInput: progress was made but nothing is complete, or the
+// step asked for is not there (the message lists which are, and why others were rejected).
+ResumeDecision decide_resume(const ResumeRequest& request, RunState state, const CheckpointScan& scan,
+                             const Journal& journal);
+
+// One line per rejected checkpoint that was committed once.
+std::string describe_rejected(const std::vector<RejectedCheckpoint>& rejected);
+
+}  // namespace trainctl

@@ -1,0 +1,125 @@
+// The parts of the store that only rank 0's file system and journal matter for.
+#include "trainctl/checkpoint/checkpoint_store.h"
+
+#include <fmt/format.h>
+
+#include <set>
+#include <utility>
+
+#include "trainctl/base/error.h"
+#include "trainctl/rundir/durable_file.h"
+#include "trainctl/rundir/run_identity.h"
+
+namespace trainctl {
+
+CheckpointStore::CheckpointStore(FileSystem& files, Clock& clock, StoreSettings settings,
+                                 JournalWriter* journal, Journal history)
+    : files_(files),
+      clock_(clock),
+      settings_(std::move(settings)),
+      journal_(journal),
+      history_(std::move(history)) {}
+
+std::optional<CompleteCheckpoint> CheckpointStore::newest_complete() const {
+    CheckpointScan scan = scan_checkpoints(files_, settings_.root, settings_.run_id);
+    if (scan.complete.empty()) return std::nullopt;
+    return std::move(scan.complete.front());
+}
+
+void CheckpointStore::note(JournalEvent event, std::int64_t step, const std::string& directory,
+                           const std::string& text) {
+    JournalRecord record;
+    record.event = event;
+    record.step = step;
+    record.directory = directory;
+    record.text = text;
+    if (journal_ != nullptr) journal_->append(record);
+    record.attempt = settings_.attempt;
+    history_.records.push_back(std::move(record));
+}
+
+void CheckpointStore::mark_healthy(const std::string& directory) {
+    const auto name = parse_checkpoint_directory_name(directory);
+    invariant(name.has_value(), "mark_healthy: not a checkpoint directory name");
+    note(JournalEvent::Healthy, name->step, directory, "");
+}
+
+void CheckpointStore::apply_retention(SaveReport& report) {
+    try {
+        std::set<std::string> verified;
+        std::set<std::string> healthy;
+        for (const JournalRecord& record : history_.records) {
+            if (record.event == JournalEvent::Verify || record.event == JournalEvent::Resume) {
+                verified.insert(record.directory);
+            } else if (record.event == JournalEvent::Suspect) {
+                verified.erase(record.directory);
+            } else if (record.event == JournalEvent::Healthy) {
+                healthy.insert(record.directory);
+            }
+        }
+        const CheckpointScan scan = scan_checkpoints(files_, settings_.root, settings_.run_id);
+        std::vector<RetentionItem> items;
+        bool sees_newest = false;
+        for (const CompleteCheckpoint& found : scan.complete) {
+            const std::string& directory = found.manifest.directory;
+            sees_newest = sees_newest || directory == report.directory;
+            items.push_back({found.name, verified.count(directory) != 0,
+                             found.manifest.health == Health::Good || healthy.count(directory) != 0});
+        }
+        if (!sees_newest) {  // a stale or short listing is no ground to delete anything
+            report.warnings.push_back(
+                "the new checkpoint is not in the directory listing yet; nothing was removed");
+            return;
+        }
+        for (const std::size_t index : plan_retention(items, settings_.retention)) {
+            const std::string& directory = scan.complete[index].manifest.directory;
+            if (directory == report.directory)
+                continue;  // saved again at a lower step than others: still the newest save
+            remove_checkpoint(files_, settings_.root, directory);
+            report.removed.push_back(directory);
+            note(JournalEvent::Delete, items[index].name.step, directory, "retention");
+        }
+        sweep_leftovers(report);
+    } catch (const Error& error) {
+        report.warnings.push_back(fmt::format("old checkpoints were not all removed: {}", error.what()));
+    }
+}
+
+void CheckpointStore::sweep_leftovers(SaveReport& report) {
+    // Only what this run's journal says it began: a shared directory holds other runs' saves in progress as
+    // well.
+    std::set<std::string> begun;
+    for (const JournalRecord& record : history_.records) {
+        if (record.event == JournalEvent::Begin) begun.insert(record.directory);
+    }
+    for (const std::string& entry : files_.list(settings_.root)) {
+        if (begun.count(entry) == 0 || entry == report.directory) continue;
+        if (files_.status(join_path(join_path(settings_.root, entry), std::string(commit_file_name))))
+            continue;
+        remove_checkpoint(files_, settings_.root, entry);
+    }
+}
+
+std::vector<int> ranks_without_directory(FileSystem& files, const std::string& root, RankLink& link) {
+    std::string probe;
+    const auto nothing = [] { return std::string(); };
+    probe = agree(link, nothing, [&](const std::vector<std::string>&) {
+        files.make_directories(root);
+        const std::string name = fmt::format(".shared-{:016x}", random_bits());
+        create_exclusively(files, root, name, "is this directory shared by all nodes?\n");
+        return name;
+    });
+    const std::string path = join_path(root, probe);
+    std::vector<int> without;
+    const auto look = [&]() -> std::string { return files.status(path) ? "yes" : "no"; };
+    agree(link, look, [&](const std::vector<std::string>& answers) {
+        for (std::size_t rank = 0; rank < answers.size(); ++rank) {
+            if (answers[rank] == "no") without.push_back(static_cast<int>(rank));
+        }
+        files.remove_file(path);
+        return std::string();
+    });
+    return without;
+}
+
+}  // namespace trainctl

@@ -1,0 +1,225 @@
+#include "trainctl/checkpoint/commands.h"
+
+#include <fmt/format.h>
+
+#include <map>
+#include <nlohmann/json.hpp>
+#include <utility>
+
+#include "checkpoint/payload_reader.h"
+#include "trainctl/base/error.h"
+#include "trainctl/base/text.h"
+#include "trainctl/checkpoint/scan.h"
+#include "trainctl/rundir/safetensors.h"
+
+namespace trainctl {
+namespace {
+
+using Json = nlohmann::ordered_json;
+
+std::string dump(const Json& value) {
+    return value.dump(2, ' ', false, Json::error_handler_t::replace) + "\n";
+}
+
+bool is_checkpoint(FileSystem& files, const std::string& path) {
+    return files.status(join_path(path, std::string(commit_file_name))).has_value() ||
+           files.status(join_path(path, std::string(manifest_file_name))).has_value();
+}
+
+// A run directory stands for its checkpoints/.
+std::string root_of(FileSystem& files, const std::string& path) {
+    const auto status = files.status(path);
+    if (!status || !status->directory) {
+        fail(Exit::BadInput, fmt::format("{}: expected a run directory or a checkpoint directory, found {}",
+                                         path, status ? "a file" : "nothing"));
+    }
+    const std::string inner = join_path(path, "checkpoints");
+    return files.status(inner) ? inner : path;
+}
+
+std::string without_trailing_slash(std::string path) {
+    while (path.size() > 1 && path.back() == '/') path.pop_back();
+    return path;
+}
+
+struct Found {
+    std::string path;
+    CommittedManifest committed;
+};
+
+Found find_checkpoint(FileSystem& files, const std::string& given) {
+    const std::string path = without_trailing_slash(given);
+    if (is_checkpoint(files, path)) return {path, read_committed(files, path)};
+    const std::string root = root_of(files, path);
+    CheckpointScan scan = scan_checkpoints(files, root, "");
+    if (scan.complete.empty()) {
+        std::string why;
+        for (const RejectedCheckpoint& rejected : scan.rejected) why += "\n  " + rejected.text;
+        fail(Exit::BadInput, fmt::format("no complete checkpoint in {}{}", root, why));
+    }
+    CompleteCheckpoint& newest = scan.complete.front();
+    return {newest.path, {std::move(newest.manifest), std::move(newest.manifest_text)}};
+}
+
+std::string_view reason_name(RejectReason reason) {
+    switch (reason) {
+        case RejectReason::Uncommitted:
+            return "incomplete";
+        case RejectReason::Foreign:
+            return "foreign";
+        case RejectReason::Damaged:
+            return "damaged";
+    }
+    return "";
+}
+
+std::int64_t elements_of(const ManifestTensor& tensor) {
+    std::int64_t count = 1;
+    for (const std::int64_t extent : tensor.shape) count *= extent;
+    return count;
+}
+
+// Problems of one payload file; none if it is right.
+std::vector<std::string> verify_file(FileSystem& files, const std::string& path, const Manifest& manifest,
+                                     std::size_t index) {
+    std::vector<std::string> problems;
+    const ManifestFile& file = manifest.files[index];
+    const std::string file_path = join_path(path, file.name);
+    try {
+        ChunkReader(files, file_path, file, manifest.chunk_bytes).verify_all();
+        const SafetensorsHeader header = read_safetensors_header(files, file_path);
+        std::map<std::uint64_t, const SafetensorsEntry*> entries;  // by file offset, the empty ones aside
+        for (const SafetensorsEntry& entry : header.tensors) {
+            if (entry.begin < entry.end) entries[header.data_offset + entry.begin] = &entry;
+        }
+        for (const ManifestTensor& tensor : manifest.tensors) {
+            for (const ManifestSlice& slice : tensor.slices) {
+                if (slice.file != index || slice.flat_begin == slice.flat_end) continue;
+                const auto entry = entries.find(slice.offset);
+                const std::uint64_t bytes = static_cast<std::uint64_t>(slice.flat_end - slice.flat_begin) *
+                                            *safetensors_dtype_bits(tensor.dtype) / 8;
+                if (entry == entries.end() || entry->second->dtype != tensor.dtype ||
+                    entry->second->end - entry->second->begin != bytes ||
+                    entry->second->name.compare(0, tensor.name.size(), tensor.name) != 0) {
+                    problems.push_back(
+                        fmt::format("{}: MANIFEST has tensor \"{}\" at byte {}, the file does not", file_path,
+                                    tensor.name, slice.offset));
+                }
+            }
+        }
+    } catch (const Error& error) {
+        problems.emplace_back(error.what());
+    }
+    return problems;
+}
+
+}  // namespace
+
+CommandResult checkpoint_list(FileSystem& files, const std::string& path, OutputFormat form) {
+    const std::string root = root_of(files, without_trailing_slash(path));
+    const CheckpointScan scan = scan_checkpoints(files, root, "");
+    if (form == OutputFormat::Json) {
+        Json list = Json::array();
+        for (const CompleteCheckpoint& found : scan.complete) {
+            const Manifest& manifest = found.manifest;
+            list.push_back({{"directory", manifest.directory},
+                            {"step", manifest.step},
+                            {"attempt", manifest.attempt},
+                            {"status", "complete"},
+                            {"bytes", manifest.total_bytes()},
+                            {"files", manifest.files.size()},
+                            {"health", health_name(manifest.health)},
+                            {"state_hash", fmt::format("{:016x}", manifest.state_hash)},
+                            {"created", manifest.created},
+                            {"run_id", manifest.run_id}});
+        }
+        for (const RejectedCheckpoint& found : scan.rejected) {
+            list.push_back({{"directory", checkpoint_directory_name(found.name)},
+                            {"step", found.name.step},
+                            {"attempt", found.name.attempt},
+                            {"status", reason_name(found.reason)},
+                            {"reason", found.text}});
+        }
+        return {Exit::Ok, dump({{"root", root}, {"checkpoints", std::move(list)}}), ""};
+    }
+    if (scan.complete.empty() && scan.rejected.empty())
+        return {Exit::Ok, fmt::format("no checkpoints in {}\n", root), ""};
+    std::string text = fmt::format("{:>12}  {:>7}  {:<10}  {:>10}  {:<9}  {:<16}  {}\n", "step", "attempt",
+                                   "status", "size", "health", "state hash", "directory");
+    for (const CompleteCheckpoint& found : scan.complete) {
+        const Manifest& manifest = found.manifest;
+        text += fmt::format("{:>12}  {:>7}  {:<10}  {:>10}  {:<9}  {:016x}  {}\n", manifest.step,
+                            manifest.attempt, "complete", format_bytes(manifest.total_bytes()),
+                            health_name(manifest.health), manifest.state_hash, manifest.directory);
+    }
+    for (const RejectedCheckpoint& found : scan.rejected) {
+        text += fmt::format("{:>12}  {:>7}  {:<10}  {}\n", found.name.step, found.name.attempt,
+                            reason_name(found.reason), found.text);
+    }
+    return {Exit::Ok, text, ""};
+}
+
+CommandResult checkpoint_inspect(FileSystem& files, const std::string& path, OutputFormat form) {
+    const Found found = find_checkpoint(files, path);
+    const Manifest& manifest = found.committed.manifest;
+    if (form == OutputFormat::Json) {
+        // MANIFEST itself is the answer; the path is what it does not know.
+        Json document = Json::parse(found.committed.text);
+        document["path"] = found.path;
+        return {Exit::Ok, dump(document), ""};
+    }
+    std::string text = fmt::format(
+        "{}\n  run         {}\n  step        {} (attempt {})\n  created     {}\n  health      {}\n"
+        "  state hash  {:016x}\n  payload     {} in {} files, {} chunks of checksums each\n",
+        found.path, manifest.run_id, manifest.step, manifest.attempt, manifest.created,
+        health_name(manifest.health), manifest.state_hash, format_bytes(manifest.total_bytes()),
+        manifest.files.size(), format_bytes(manifest.chunk_bytes));
+    if (!manifest.data_fingerprint.empty())
+        text += fmt::format("  data        {}\n", manifest.data_fingerprint);
+    for (const auto& [name, value] : manifest.counters)
+        text += fmt::format("  counter     {} = {}\n", name, value);
+    for (const auto& [name, value] : manifest.scalars)
+        text += fmt::format("  scalar      {} = {}\n", name, value);
+    for (const auto& [name, value] : manifest.layout)
+        text += fmt::format("  layout      {} = {}\n", name, value);
+    text += fmt::format("\n{:<6}  {:>20}  {:>10}  {:>6}  {:<16}  {}\n", "dtype", "shape", "elements",
+                        "slices", "hash", "tensor");
+    for (const ManifestTensor& tensor : manifest.tensors) {
+        text += fmt::format("{:<6}  {:>20}  {:>10}  {:>6}  {:016x}  {}\n", tensor.dtype,
+                            fmt::format("[{}]", fmt::join(tensor.shape, ", ")), elements_of(tensor),
+                            tensor.slices.size(), tensor.hash, tensor.name);
+    }
+    if (!manifest.spec.empty()) text += "\n" + manifest.spec + (manifest.spec.back() == '\n' ? "" : "\n");
+    return {Exit::Ok, text, ""};
+}
+
+CommandResult checkpoint_verify(FileSystem& files, const std::string& path, OutputFormat form) {
+    const Found found = find_checkpoint(files, path);
+    const Manifest& manifest = found.committed.manifest;
+    std::vector<std::string> problems;
+    for (std::size_t index = 0; index < manifest.files.size(); ++index) {
+        for (std::string& problem : verify_file(files, found.path, manifest, index))
+            problems.push_back(std::move(problem));
+    }
+    const Exit code = problems.empty() ? Exit::Ok : Exit::BadInput;
+    if (form == OutputFormat::Json) {
+        return {code,
+                dump({{"path", found.path},
+                      {"step", manifest.step},
+                      {"ok", problems.empty()},
+                      {"files", manifest.files.size()},
+                      {"bytes", manifest.total_bytes()},
+                      {"problems", problems}}),
+                ""};
+    }
+    std::string text;
+    for (const std::string& problem : problems) text += problem + "\n";
+    text += problems.empty()
+                ? fmt::format("{}: step {} is good: {} in {} files read, every checksum right\n", found.path,
+                              manifest.step, format_bytes(manifest.total_bytes()), manifest.files.size())
+                : fmt::format("{}: step {} is damaged: {} problems\n", found.path, manifest.step,
+                              problems.size());
+    return {code, text, ""};
+}
+
+}  // namespace trainctl

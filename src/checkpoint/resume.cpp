@@ -1,0 +1,98 @@
+#include "trainctl/checkpoint/resume.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <charconv>
+
+#include "trainctl/base/error.h"
+
+namespace trainctl {
+namespace {
+
+bool any_damaged(const CheckpointScan& scan) {
+    return std::any_of(scan.rejected.begin(), scan.rejected.end(),
+                       [](const RejectedCheckpoint& found) { return found.reason == RejectReason::Damaged; });
+}
+
+std::string available_steps(const CheckpointScan& scan) {
+    std::string steps;
+    for (const CompleteCheckpoint& checkpoint : scan.complete) {
+        steps += fmt::format("{}{}", steps.empty() ? "" : ", ", checkpoint.name.step);
+    }
+    return steps.empty() ? "none" : steps;
+}
+
+ResumeDecision resume_step(std::int64_t step, const CheckpointScan& scan) {
+    ResumeDecision decision;
+    for (std::size_t index = 0; index < scan.complete.size(); ++index) {
+        if (scan.complete[index].name.step == step) decision.candidates.push_back(index);
+    }
+    if (decision.candidates.empty()) {
+        fail(Exit::BadInput,
+             fmt::format("--resume {}: no complete checkpoint of that step; complete ones: {}{}", step,
+                         available_steps(scan), describe_rejected(scan.rejected)));
+    }
+    decision.text = fmt::format("resuming from step {} as asked", step);
+    return decision;
+}
+
+}  // namespace
+
+ResumeRequest parse_resume(std::string_view text) {
+    if (text == "never") return {ResumeMode::Never, -1};
+    if (text == "auto") return {ResumeMode::Auto, -1};
+    std::int64_t step = -1;
+    const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), step);
+    if (error != std::errc{} || end != text.data() + text.size() || step < 0) {
+        fail(Exit::Usage, fmt::format("--resume: expected never, auto or a step number, found '{}'", text));
+    }
+    return {ResumeMode::Step, step};
+}
+
+std::string describe_rejected(const std::vector<RejectedCheckpoint>& rejected) {
+    std::string text;
+    for (const RejectedCheckpoint& found : rejected) text += "\n  rejected " + found.text;
+    return text;
+}
+
+ResumeDecision decide_resume(const ResumeRequest& request, RunState state, const CheckpointScan& scan,
+                             const Journal& journal) {
+    const bool progress = journal.shows_progress() || any_damaged(scan);
+    if (request.mode == ResumeMode::Step) return resume_step(request.step, scan);
+    if (request.mode == ResumeMode::Never) {
+        if (state == RunState::Existing || progress || !scan.complete.empty()) {
+            fail(Exit::Usage,
+                 fmt::format("this run exists already (complete checkpoints: {}). Continue it with "
+                             "--resume auto, or choose another job.run_dir",
+                             available_steps(scan)));
+        }
+        return {{}, "starting a new run at step 0"};
+    }
+    ResumeDecision decision;
+    for (std::size_t index = 0; index < scan.complete.size(); ++index) decision.candidates.push_back(index);
+    if (!decision.candidates.empty()) {
+        decision.text =
+            fmt::format("resuming from the newest complete checkpoint, step {}", scan.complete[0].name.step);
+        return decision;
+    }
+    if (progress) {
+        std::string problems;
+        for (const std::string& problem : journal.problems) problems += "\n  journal " + problem;
+        fail(Exit::BadInput,
+             fmt::format("the run made progress but no checkpoint can be loaded; not starting again at step "
+                         "0. Restore a "
+                         "checkpoint directory from a copy, or start a new run in another job.run_dir{}{}",
+                         describe_rejected(scan.rejected), problems));
+    }
+    decision.text = fmt::format("{}: no checkpoint was ever committed, starting at step 0",
+                                state == RunState::Existing ? "the run exists" : "a new run");
+    const auto foreign =
+        std::count_if(scan.rejected.begin(), scan.rejected.end(),
+                      [](const RejectedCheckpoint& found) { return found.reason == RejectReason::Foreign; });
+    if (foreign > 0)
+        decision.text += fmt::format(" ({} checkpoints of other runs are there and were ignored)", foreign);
+    return decision;
+}
+
+}  // namespace trainctl

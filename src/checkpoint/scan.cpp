@@ -1,0 +1,71 @@
+#include "trainctl/checkpoint/scan.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <tuple>
+
+#include "trainctl/base/error.h"
+
+namespace trainctl {
+namespace {
+
+constexpr std::uint64_t max_commit_bytes = 512;
+
+// The run that a COMMIT names, as far as it can be read: decides between foreign and damaged.
+std::string committed_run(FileSystem& files, const std::string& commit_path) {
+    try {
+        return parse_commit(read_text(files, commit_path, max_commit_bytes), commit_path).run_id;
+    } catch (const Error&) {
+        return {};
+    }
+}
+
+template <class Checkpoint>
+void sort_newest_first(std::vector<Checkpoint>& list) {
+    std::sort(list.begin(), list.end(), [](const Checkpoint& a, const Checkpoint& b) {
+        return std::tie(a.name.step, a.name.attempt, a.name.nonce) >
+               std::tie(b.name.step, b.name.attempt, b.name.nonce);
+    });
+}
+
+}  // namespace
+
+CheckpointScan scan_checkpoints(FileSystem& files, const std::string& root, const std::string& run_id) {
+    CheckpointScan scan;
+    if (!files.status(root)) return scan;
+    for (const std::string& entry : files.list(root)) {
+        const auto name = parse_checkpoint_directory_name(entry);
+        if (!name) continue;
+        const std::string path = join_path(root, entry);
+        RejectReason reason = RejectReason::Damaged;
+        try {
+            const std::string commit_path = join_path(path, std::string(commit_file_name));
+            if (!files.status(commit_path)) {
+                reason = RejectReason::Uncommitted;
+                fail(Exit::BadInput,
+                     path + ": no COMMIT: the save was not completed, or the checkpoint was deleted");
+            }
+            const std::string owner = committed_run(files, commit_path);
+            if (!run_id.empty() && !owner.empty() && owner != run_id) {
+                reason = RejectReason::Foreign;
+                fail(Exit::BadInput,
+                     fmt::format("{}: belongs to run {}, not to this run {}", path, owner, run_id));
+            }
+            CommittedManifest committed = read_committed(files, path);
+            const Manifest& manifest = committed.manifest;
+            if (manifest.step != name->step || manifest.attempt != name->attempt) {
+                fail(Exit::BadInput, fmt::format("{}: MANIFEST is of step {}, attempt {}", path,
+                                                 manifest.step, manifest.attempt));
+            }
+            scan.complete.push_back({*name, path, std::move(committed.manifest), std::move(committed.text)});
+        } catch (const Error& error) {
+            scan.rejected.push_back({*name, path, reason, error.what()});
+        }
+    }
+    sort_newest_first(scan.complete);
+    sort_newest_first(scan.rejected);
+    return scan;
+}
+
+}  // namespace trainctl

@@ -1,0 +1,81 @@
+#include "trainctl/checkpoint/space.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <vector>
+
+#include "trainctl/base/error.h"
+#include "trainctl/base/text.h"
+#include "trainctl/rundir/durable_file.h"
+#include "trainctl/rundir/run_identity.h"
+
+namespace trainctl {
+namespace {
+
+constexpr std::uint64_t header_estimate_bytes = 64U << 10U;  // of one file
+constexpr std::size_t probe_bytes = 1U << 20U;  // larger than what a file system can hide in an inode
+
+std::string nearest_existing(FileSystem& files, std::string path) {
+    while (!files.status(path)) {
+        const std::string parent = parent_path(path);
+        if (parent == path) break;
+        path = parent;
+    }
+    return path;
+}
+
+}  // namespace
+
+std::uint64_t predicted_bytes(std::span<const NamedSlice> slices) {
+    std::uint64_t total = header_estimate_bytes;
+    for (const NamedSlice& slice : slices) total += slice.view.bytes();
+    return total;
+}
+
+std::uint64_t predicted_bytes(std::int64_t parameters, std::int64_t ranks) {
+    return static_cast<std::uint64_t>(parameters) * 12 +
+           static_cast<std::uint64_t>(ranks) * header_estimate_bytes;
+}
+
+std::optional<std::string> space_for_first_checkpoint(FileSystem& files, const std::string& directory,
+                                                      const SpaceNeed& need) {
+    const SpaceStatus space = files.space(nearest_existing(files, directory));
+    const auto copies = static_cast<std::uint64_t>(std::max<std::int64_t>(1, need.copies));
+    const std::uint64_t bytes = need.bytes_per_checkpoint * copies;
+    if (space.free_bytes < bytes + bytes / 20) {
+        return fmt::format(
+            "checkpoints need {} in {} ({} of {} each, 5 % spare), {} are free; free space, lower "
+            "checkpoint.keep_latest, or choose another checkpoint.directory",
+            format_bytes(bytes + bytes / 20), directory, copies, format_bytes(need.bytes_per_checkpoint),
+            format_bytes(space.free_bytes));
+    }
+    const std::uint64_t inodes = (need.files_per_checkpoint + 3) * copies;
+    // Some file systems have no fixed number of inodes and report 0.
+    if (space.free_inodes != 0 && space.free_inodes < inodes) {
+        return fmt::format(
+            "checkpoints need {} files in {}, {} inodes are free; remove files or choose another "
+            "checkpoint.directory",
+            inodes, directory, space.free_inodes);
+    }
+    return std::nullopt;
+}
+
+void require_space(FileSystem& files, const std::string& directory, const SpaceNeed& need) {
+    files.make_directories(directory);
+    const std::string probe = join_path(directory, fmt::format(".probe-{:016x}", random_bits()));
+    try {
+        const std::unique_ptr<File> file = files.open(probe, Open::CreateNew);
+        file->write(std::vector<std::byte>(probe_bytes));
+        file->sync();
+        file->close();
+    } catch (const Error& error) {
+        remove_quietly(files, probe);
+        fail(Exit::Resource, fmt::format("checkpoints cannot be written: {}", error.what()));
+    }
+    files.remove_file(probe);
+    const auto problem = space_for_first_checkpoint(files, directory, need);
+    if (problem) fail(Exit::Resource, *problem);
+}
+
+}  // namespace trainctl
