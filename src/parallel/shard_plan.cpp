@@ -1,0 +1,67 @@
+#include "parallel/shard_plan.h"
+
+#include <fmt/format.h>
+
+namespace trainctl {
+namespace {
+
+void check_options(const ZeroOptions& options) {
+    if (options.stage < 0 || options.stage > 2) {
+        fail(Exit::Usage,
+             fmt::format("memory.zero_stage = {} is not in this build (it has 0, 1 and 2); choose "
+                         "2, which shards gradients and optimizer state",
+                         options.stage));
+    }
+    if (options.reduce_dtype != DType::F32 && options.reduce_dtype != DType::BF16) {
+        fail(Exit::Usage,
+             fmt::format("communication.reduce_dtype = \"{}\" is not in this build (it has fp32 and "
+                         "bf16); choose fp32, the default",
+                         dtype_name(options.reduce_dtype)));
+    }
+    if (options.compute != DType::F32 && options.compute != DType::BF16 && options.compute != DType::F16) {
+        fail(Exit::Usage,
+             fmt::format("precision.compute = \"{}\" cannot hold weights; choose bf16, fp16 or fp32",
+                         dtype_name(options.compute)));
+    }
+}
+
+}  // namespace
+
+ShardPlan::ShardPlan(std::vector<ParamSpec> params, const ZeroOptions& options, int rank, int ranks)
+    : params_(std::move(params)), options_(options), rank_(rank), ranks_(ranks) {
+    check_options(options);
+    invariant(rank >= 0 && rank < ranks, "rank outside the data axis");
+    invariant(!params_.empty(), "a model without parameters");
+    units_ = unit_layouts(params_, ranks);
+    std::int64_t full = 0;
+    std::int64_t held_total = 0;
+    for (std::size_t i = 0; i < units_.size(); ++i) {
+        invariant(units_[i].unit == units_[0].unit + static_cast<UnitId>(i), "units are not contiguous");
+        full_offset_.push_back(full);
+        held_offset_.push_back(held_total);
+        full += units_[i].padded;
+        held_total += held(i).size();
+    }
+    full_offset_.push_back(full);
+    held_offset_.push_back(held_total);
+    // "auto" never splits a unit: its sub-ranges become ready together, so that splitting would cost copies
+    // and gain no overlap. A size given by the user bounds every message.
+    const LargeUnit large = options.gradient_bucket_mb == 0.0 ? LargeUnit::Whole : LargeUnit::Split;
+    buckets_ = make_buckets(units_, ranks_,
+                            bucket_elements(options.gradient_bucket_mb, full, options.reduce_dtype), large);
+}
+
+std::size_t ShardPlan::index(UnitId unit) const {
+    const UnitId offset = unit - units_.front().unit;
+    if (offset < 0 || static_cast<std::size_t>(offset) >= units_.size()) {
+        fail(Exit::Internal, fmt::format("unit {} asked for, but this rank holds units {} to {}", unit,
+                                         units_.front().unit, units_.back().unit));
+    }
+    return static_cast<std::size_t>(offset);
+}
+
+Range ShardPlan::held(std::size_t index) const {
+    return options_.stage == 0 ? Range{0, units_[index].padded} : owned(index);
+}
+
+}  // namespace trainctl

@@ -1,0 +1,76 @@
+#include "parallel/sharded_optimizer.h"
+
+namespace trainctl {
+
+ShardedOptimizer::ShardedOptimizer(const ShardPlan& plan, const ModelMemory& memory,
+                                   const GradientMemory& gradients, ShardedParams& params, Device& device,
+                                   Ops ops, Communicator& data, Stream& compute, Stream& communication)
+    : plan_(plan),
+      memory_(memory),
+      gradients_(gradients),
+      params_(params),
+      ops_(ops),
+      data_(data),
+      compute_(compute),
+      communication_(communication),
+      computed_(device.make_event()),
+      summed_(device.make_event()) {}
+
+void ShardedOptimizer::reduce_norm_and_loss(TensorView scalars) {
+    const TensorView bins = memory_.bins();
+    // Every rank counts only what it owns, in stage 0 as well, so that each element counts once. The bins are
+    // integers: no order of adding them, no sharding, changes a bit.
+    for (std::size_t i = 0; i < plan_.units().size(); ++i) {
+        ops_.optimizer.sum_squares(compute_, bins, gradients_.owned(i), memory_.owned_flags(i),
+                                   i == 0 ? Into::Overwrite : Into::Accumulate);
+    }
+    compute_.record(*computed_);
+    communication_.wait(*computed_);
+    data_.all_reduce(bins, Reduce::Sum, communication_);
+    data_.all_reduce(scalars.flat(scalar_loss_sum, 1), Reduce::Sum, communication_);
+    communication_.record(*summed_);
+    compute_.wait(*summed_);
+}
+
+void ShardedOptimizer::update(TensorView scalars, const UpdateSettings& settings) {
+    reduce_norm_and_loss(scalars);
+    ops_.optimizer.finish_norm(compute_, scalars, memory_.bins(), settings.max_norm,
+                               settings.inverse_loss_scale);
+    AdamwSettings adamw;
+    adamw.lr = settings.lr;
+    adamw.beta1 = settings.beta1;
+    adamw.beta2 = settings.beta2;
+    adamw.epsilon = settings.epsilon;
+    adamw.weight_decay = settings.weight_decay;
+    adamw.step = settings.applied_updates + 1;
+    // In the order in which the next forward asks for the units, so that each gather hides behind the update
+    // of the units after it and behind the forward of the units before it.
+    for (std::size_t i = 0; i < plan_.units().size(); ++i) {
+        const TensorView rounded = memory_.master_is_weights() ? TensorView{} : memory_.held_weights(i);
+        ops_.optimizer.adamw(compute_, rounded, memory_.state(State::Master, i),
+                             memory_.state(State::FirstMoment, i), memory_.state(State::SecondMoment, i),
+                             gradients_.held(i), memory_.held_flags(i), scalars, adamw);
+        publish(i);
+    }
+}
+
+void ShardedOptimizer::publish(std::size_t index) {
+    if (plan_.options().stage == 0) {
+        compute_.record(params_.filled(index));
+        return;
+    }
+    compute_.record(*computed_);
+    communication_.wait(*computed_);
+    data_.all_gather(memory_.weights(index), memory_.owned_weights(index), communication_);
+    communication_.record(params_.filled(index));
+}
+
+void ShardedOptimizer::publish_masters() {
+    for (std::size_t i = 0; i < plan_.units().size(); ++i) {
+        if (!memory_.master_is_weights())
+            ops_.elementwise.cast(compute_, memory_.held_weights(i), memory_.state(State::Master, i));
+        publish(i);
+    }
+}
+
+}  // namespace trainctl

@@ -1,0 +1,61 @@
+#include "parallel/slot_plan.h"
+
+#include <algorithm>
+
+namespace trainctl {
+namespace {
+
+using Group = std::vector<std::size_t>;  // positions of its units
+
+std::vector<Group> groups_of(const std::vector<UnitLayout>& units, const std::vector<Bucket>& buckets) {
+    std::vector<Group> groups;
+    for (const Bucket& bucket : buckets) {
+        if (bucket.pieces.front().part_begin > 0) continue;  // more of the unit that opened the group
+        Group& group = groups.emplace_back();
+        for (const BucketPiece& piece : bucket.pieces)
+            group.push_back(static_cast<std::size_t>(piece.unit - units.front().unit));
+    }
+    return groups;
+}
+
+SlotPlan assign(const std::vector<UnitLayout>& units, const std::vector<Group>& groups, int turns,
+                bool last_alone) {
+    SlotPlan plan;
+    plan.unit.resize(units.size());
+    const std::size_t in_turn = groups.size() - (last_alone ? 1 : 0);
+    const std::size_t shared = std::min(static_cast<std::size_t>(turns), in_turn);
+    plan.slot_elements.assign(shared + (last_alone ? 1 : 0), 0);
+    for (std::size_t g = 0; g < groups.size(); ++g) {
+        const std::size_t slot = g < in_turn ? g % shared : shared;
+        std::int64_t offset = 0;
+        for (const std::size_t unit : groups[g]) {
+            plan.unit[unit] = {static_cast<int>(slot), static_cast<int>(g), offset};
+            offset += units[unit].padded;
+        }
+        plan.slot_elements[slot] = std::max(plan.slot_elements[slot], offset);
+    }
+    for (const std::int64_t elements : plan.slot_elements) {
+        plan.slot_offset.push_back(plan.elements);
+        plan.elements += elements;
+    }
+    return plan;
+}
+
+}  // namespace
+
+SlotPlan plan_slots(const std::vector<UnitLayout>& units, const std::vector<Bucket>& buckets, int turns,
+                    FirstUnit first) {
+    const std::vector<Group> groups = groups_of(units, buckets);
+    SlotPlan alone = assign(units, groups, turns, true);
+    if (first == FirstUnit::Early) return alone;
+    SlotPlan in_turn = assign(units, groups, turns, false);
+    return alone.elements < in_turn.elements ? alone : in_turn;
+}
+
+FirstUnit first_unit(const std::vector<UnitLayout>& units, const std::vector<ParamSpec>& params) {
+    for (const ParamPlace& place : units.back().places)
+        if (params[static_cast<std::size_t>(place.param)].global.rank() >= 2) return FirstUnit::InOrder;
+    return FirstUnit::Early;
+}
+
+}  // namespace trainctl

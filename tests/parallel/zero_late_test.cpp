@@ -1,0 +1,133 @@
+// Streams that run as late as events allow: a wait that is missing would be a wrong number here, every time.
+#include <random>
+
+#include "parallel/random_model.h"
+#include "parallel/zero_harness.h"
+#include "support/catch.h"
+
+namespace trainctl::test {
+namespace {
+
+std::vector<ParamSpec> tied_model() {
+    std::mt19937 random(8);
+    auto params = random_params(random, 4, 400);
+    for (ParamSpec& param : params)
+        if (param.unit == 3) param.global = param.padded = Shape{param.global.elements()};
+    return params;
+}
+
+ZeroRun late_run(int stage, DType reduce, double megabytes) {
+    ZeroRun run;
+    run.ranks = 2;
+    run.samples = 4;  // two micro-batches per rank
+    run.steps = 3;
+    run.kind = GradientKind::Real;
+    run.options.stage = stage;
+    run.options.reduce_dtype = reduce;
+    run.options.gradient_bucket_mb = megabytes;
+    return run;
+}
+
+constexpr std::uint64_t seeds = 4;
+
+TEST_CASE("Late streams change no bit: every producer, bucket and gather is waited for", "[threads]") {
+    const auto params = tied_model();
+    for (const int stage : {0, 1, 2}) {
+        for (const DType reduce : {DType::F32, DType::BF16}) {
+            for (const int producers : {1, 2, 3}) {
+                ZeroRun run = late_run(stage, reduce, producers == 2 ? 0.0012 : 0.0);
+                run.kind = producers == 2 ? GradientKind::Whole : GradientKind::Real;
+                run.options.compute = producers == 1 ? DType::BF16 : DType::F32;
+                run.options.overlap = producers < 3;
+                const ZeroResult punctual = run_zero(params, run);
+                run.producers = producers;
+                for (std::uint64_t seed = 0; seed < seeds; ++seed) {
+                    run.on.late_seed = seed;
+                    const ZeroResult late = run_zero(params, run);
+                    CHECK(late.defects == std::vector<std::string>{});
+                    CHECK(late.state == punctual.state);
+                    CHECK(late.steps == punctual.steps);
+                }
+            }
+        }
+    }
+}
+
+TEST_CASE("A backward pass whose gradients are never used leaves no trace", "[threads]") {
+    const auto params = tied_model();
+    for (const int stage : {0, 1, 2}) {
+        ZeroRun run = late_run(stage, DType::F32, 0.0);
+        run.kind = GradientKind::Whole;
+        const ZeroResult expected = run_zero(params, run);
+        run.abandon = true;
+        for (std::uint64_t seed = 0; seed < seeds; ++seed) {
+            run.on.late_seed = seed;
+            const ZeroResult result = run_zero(params, run);
+            CHECK(result.state == expected.state);
+            CHECK(result.steps == expected.steps);
+        }
+    }
+}
+
+TEST_CASE("Late readers of weights on another stream see them as they were before the update", "[threads]") {
+    const auto params = tied_model();
+    constexpr int ranks = 2;
+    for (const int stage : {0, 1, 2}) {
+        for (std::uint64_t seed = 0; seed < seeds; ++seed) {
+            std::vector<std::vector<std::byte>> before(ranks);
+            std::vector<std::vector<std::byte>> seen(ranks);
+            RankOptions on;
+            on.late_seed = seed;
+            on_ranks(
+                ranks,
+                [&](RankContext& context) {
+                    const auto index = static_cast<std::size_t>(context.rank);
+                    ZeroOptions options;
+                    options.stage = stage;
+                    const auto zero =
+                        make_zero_state(context.device, context.ops, context.data, context.compute,
+                                        context.communication, params, options);
+                    zero->initialise(1);
+                    const auto copy = [&](std::vector<std::byte>& to, Stream& stream) {
+                        const TensorView weights = zero->params().acquire(0, stream).flat();
+                        to.resize(weights.bytes());
+                        context.device.copy(stream, to.data(), weights.data, weights.bytes());
+                        zero->params().release(0, stream);
+                    };
+                    copy(before[index], context.compute);
+                    context.compute.synchronize();
+                    const auto side = context.device.make_stream("side", StreamRole::Communication);
+                    copy(seen[index], *side);
+                    zero->grads().begin_micro(0, MicroKind::Last);
+                    synthetic_backward(params, unit_layouts(params, ranks), zero->params(), zero->grads(),
+                                       {&context.compute}, {}, context.rank, FirstUse::Early);
+                    const Buffer scalars =
+                        context.device.allocate(step_scalars * sizeof(double), Memory::Device, "scalars");
+                    UpdateSettings settings;
+                    settings.lr = 0.1;
+                    zero->update(scalars.view(Shape{step_scalars}, DType::F64), settings);
+                    context.compute.synchronize();
+                    context.communication.synchronize();
+                    side->synchronize();
+                },
+                on);
+            CHECK(seen == before);
+        }
+    }
+}
+
+TEST_CASE("Late streams find a producer that is not waited for", "[threads]") {
+    const auto params = tied_model();
+    for (const int stage : {0, 1, 2}) {
+        ZeroRun run = late_run(stage, DType::F32, 0.0);
+        run.first = FirstUse::InOrder;
+        const ZeroResult right = run_zero(params, run);
+        run.producers = 3;
+        run.announce = Announce::Elsewhere;
+        run.on.late_seed = 0;
+        CHECK(run_zero(params, run).state != right.state);
+    }
+}
+
+}  // namespace
+}  // namespace trainctl::test
