@@ -1,0 +1,57 @@
+// What is known about one step once it is closed.
+#pragma once
+
+#include <cstdint>
+
+namespace trainctl {
+
+// Wall seconds of the compute thread, disjoint; their sum is at most the step's time.
+struct PhaseSeconds {
+    double data = 0.0;           // waiting for the loader
+    double forward = 0.0;        // including the loss
+    double backward = 0.0;       // including the head's gradient
+    double communication = 0.0;  // exposed only: the compute stream waiting for a message
+    double optimizer = 0.0;
+    double checkpoint = 0.0;  // saving, after the step
+    double evaluation = 0.0;
+};
+
+struct StepRecord {
+    std::int64_t attempt = 0;
+    std::int64_t step = 0;  // 1-based: steps completed after this one
+    std::int64_t total = 0;
+    double loss = 0.0;       // mean over the target tokens of the global batch, nats
+    double grad_norm = 0.0;  // before clipping
+    double clip = 1.0;
+    double lr = 0.0;
+    bool applied = true;             // false: non-finite, the update was skipped
+    std::int64_t skipped = 0;        // in the whole run so far
+    std::int64_t samples = 0;        // consumed so far
+    std::int64_t tokens = 0;         // consumed so far
+    double step_s = 0.0;             // wall time of the step, without evaluation and checkpoint
+    double tokens_per_s = 0.0;       // all ranks
+    double model_flops_per_s = 0.0;  // all ranks; exact causal model FLOPs, no recompute, no padding
+    double palm_flops_per_s = 0.0;   // the same with full attention, as PaLM and nanoGPT count
+    double peak_flops_per_s =
+        0.0;  // all ranks; cpu: a large product in the compute dtype, measured at start; 0: unknown
+    PhaseSeconds phases;
+    std::uint64_t device_bytes = 0;
+    std::uint64_t host_bytes = 0;  // resident set of this process
+    double unix_s = 0.0;
+
+    // Model FLOPs utilisation: model_flops_per_s / peak_flops_per_s, 0 if the peak is unknown.
+    [[nodiscard]] double mfu() const {
+        return peak_flops_per_s > 0.0 ? model_flops_per_s / peak_flops_per_s : 0.0;
+    }
+};
+
+struct EvaluationRecord {
+    std::int64_t attempt = 0;
+    std::int64_t step = 0;
+    double loss = 0.0;
+    std::int64_t tokens = 0;  // target tokens evaluated, all ranks
+    double seconds = 0.0;
+    double unix_s = 0.0;
+};
+
+}  // namespace trainctl

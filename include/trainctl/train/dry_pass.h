@@ -1,0 +1,37 @@
+// One training step and one evaluation pass of the real runtime on the sim device: it plans the activation
+// arena and yields the memory table before a byte is allocated.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "trainctl/comm/world.h"
+#include "trainctl/config/job_spec.h"
+#include "trainctl/data/loader.h"
+#include "trainctl/device/arena.h"
+#include "trainctl/device/sim_device.h"
+#include "trainctl/model/transformer.h"
+#include "trainctl/parallel/zero.h"
+
+namespace trainctl {
+
+ModelOptions model_options(const JobSpec& job);
+ZeroOptions zero_options(const JobSpec& job);
+
+struct DryPass {
+    ArenaPlan activations;
+    std::vector<MemoryRow> memory;  // device memory of one rank by owner, activations included
+    SimCounters step;               // of one training step of this rank
+    int buckets = 0;
+    [[nodiscard]] std::uint64_t device_bytes() const;
+};
+
+// `planned` are the ops of the run being planned (their scratch sizes count). No communication, no memory.
+DryPass dry_pass(const JobSpec& job, MeshShape shape, MeshPlace place, const BatchLayout& layout,
+                 Ops planned);
+
+// The memory table for people.
+std::string describe_memory(const std::vector<MemoryRow>& rows);
+
+}  // namespace trainctl

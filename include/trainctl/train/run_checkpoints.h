@@ -1,0 +1,63 @@
+// Saving and loading a training: its state slices and counters through the checkpoint store.
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <string>
+
+#include "trainctl/base/log.h"
+#include "trainctl/checkpoint/checkpoint_store.h"
+#include "trainctl/comm/host_channel.h"
+#include "trainctl/train/trainer.h"
+#include "trainctl/train/training.h"
+
+namespace trainctl {
+
+// The control channel as the checkpoint room sees it.
+class ControlLink final : public RankLink {
+  public:
+    explicit ControlLink(HostChannel& control) : control_(control) {}
+    [[nodiscard]] int rank() const override { return control_.rank(); }
+    [[nodiscard]] int size() const override { return control_.size(); }
+    std::vector<std::string> gather(const std::string& mine) override { return control_.gather(mine); }
+    std::string broadcast(const std::string& from_rank_0) override { return control_.broadcast(from_rank_0); }
+
+  private:
+    HostChannel& control_;
+};
+
+// What goes into every checkpoint beside the state.
+struct CheckpointContext {
+    std::string spec;  // resolved job, TOML
+    std::string data_fingerprint;
+    std::map<std::string, std::int64_t> layout;
+};
+std::map<std::string, std::int64_t> layout_counters(const JobSpec& job, const Mesh& mesh);
+
+// Thread rule: the rank's compute thread; collective. All references must outlive it.
+class RunCheckpoints final : public CheckpointWriter {
+  public:
+    RunCheckpoints(CheckpointStore& store, Rank& rank, Training& training, CheckpointContext context,
+                   Log& log);
+
+    // Exit::Resource if it failed for want of space; the previous checkpoint is still current then.
+    void save(const Progress& progress, SaveReason reason) override;
+
+    // Fills the training's state from what `request` decides and returns where it stands; StartFresh: nothing
+    // was touched (the caller initialises). Rank 0 logs what was decided.
+    struct Resumed {
+        LoadReport report;
+        Progress progress;
+    };
+    Resumed resume(const ResumeRequest& request, RunState state);
+
+  private:
+    CheckpointStore& store_;
+    Rank& rank_;
+    Training& training_;
+    CheckpointContext context_;
+    Log& log_;
+    ControlLink link_;
+};
+
+}  // namespace trainctl

@@ -1,0 +1,82 @@
+#include "trainctl/observe/metrics_file.h"
+
+#include <fmt/format.h>
+
+#include <cmath>
+#include <nlohmann/json.hpp>
+
+#include "trainctl/base/text.h"
+
+namespace trainctl {
+namespace {
+
+std::string number(double value) {
+    if (std::isnan(value)) return "\"nan\"";
+    if (std::isinf(value)) return value > 0.0 ? "\"inf\"" : "\"-inf\"";
+    return json_number(value);
+}
+
+}  // namespace
+
+std::string to_json(const StepRecord& record) {
+    const PhaseSeconds& phases = record.phases;
+    return fmt::format(
+        R"({{"type":"step","v":1,"t":{:.3f},"attempt":{},"step":{},"total":{},"loss":{},"grad_norm":{},"clip":{},"lr":{},)"
+        R"("applied":{},"skipped":{},"samples":{},"tokens":{},"step_s":{},"tokens_per_s":{},"model_flops_per_s":{},)"
+        R"("palm_flops_per_s":{},"peak_flops_per_s":{},"mfu":{},"data_s":{},"forward_s":{},"backward_s":{},)"
+        R"("communication_s":{},"optimizer_s":{},"checkpoint_s":{},"evaluation_s":{},"device_bytes":{},"host_bytes":{}}})",
+        record.unix_s, record.attempt, record.step, record.total, number(record.loss),
+        number(record.grad_norm), number(record.clip), number(record.lr), record.applied, record.skipped,
+        record.samples, record.tokens, number(record.step_s), number(record.tokens_per_s),
+        number(record.model_flops_per_s), number(record.palm_flops_per_s), number(record.peak_flops_per_s),
+        number(record.mfu()), number(phases.data), number(phases.forward), number(phases.backward),
+        number(phases.communication), number(phases.optimizer), number(phases.checkpoint),
+        number(phases.evaluation), record.device_bytes, record.host_bytes);
+}
+
+std::string to_json(const EvaluationRecord& record) {
+    return fmt::format(
+        R"({{"type":"evaluation","v":1,"t":{:.3f},"attempt":{},"step":{},"loss":{},"tokens":{},"seconds":{}}})",
+        record.unix_s, record.attempt, record.step, number(record.loss), record.tokens,
+        number(record.seconds));
+}
+
+MetricsFile::MetricsFile(FileSystem& files, const std::string& path)
+    : file_(files.open(path, Open::Append)) {}
+
+void MetricsFile::append(const std::string& json_line) {
+    const std::string line = json_line + "\n";
+    file_->write(std::as_bytes(std::span(line)));
+}
+
+std::map<std::int64_t, double> read_losses(FileSystem& files, const std::string& path) {
+    struct Seen {
+        std::int64_t attempt;
+        double loss;
+    };
+    std::map<std::int64_t, Seen> newest;
+    const std::string text = read_text(files, path, std::uint64_t{4} << 30U);
+    std::size_t begin = 0;
+    while (begin < text.size()) {
+        const std::size_t end = std::min(text.find('\n', begin), text.size());
+        const auto object =
+            nlohmann::json::parse(text.begin() + static_cast<std::ptrdiff_t>(begin),
+                                  text.begin() + static_cast<std::ptrdiff_t>(end), nullptr, false);
+        begin = end + 1;
+        if (!object.is_object() || object.value("type", "") != "step") continue;
+        const auto step = object.find("step");
+        const auto attempt = object.find("attempt");
+        const auto loss = object.find("loss");
+        if (step == object.end() || attempt == object.end() || loss == object.end()) continue;
+        if (!step->is_number_integer() || !attempt->is_number_integer()) continue;
+        const double value = loss->is_number() ? loss->get<double>() : std::nan("");
+        const Seen seen{attempt->get<std::int64_t>(), value};
+        const auto [at, inserted] = newest.try_emplace(step->get<std::int64_t>(), seen);
+        if (!inserted && at->second.attempt <= seen.attempt) at->second = seen;
+    }
+    std::map<std::int64_t, double> losses;
+    for (const auto& [step, seen] : newest) losses.emplace(step, seen.loss);
+    return losses;
+}
+
+}  // namespace trainctl

@@ -1,0 +1,69 @@
+#include "trainctl/train/run_checkpoints.h"
+
+#include <fmt/format.h>
+
+#include "trainctl/base/text.h"
+
+namespace trainctl {
+
+std::map<std::string, std::int64_t> layout_counters(const JobSpec& job, const Mesh& mesh) {
+    return {{"data", mesh.shape.data},
+            {"tensor", mesh.shape.tensor},
+            {"pipeline", mesh.shape.pipeline},
+            {"world", mesh.shape.data * mesh.shape.tensor * mesh.shape.pipeline},
+            {"zero_stage", job.memory.zero_stage},
+            {"micro_batch_size", job.training.micro_batch_size}};
+}
+
+RunCheckpoints::RunCheckpoints(CheckpointStore& store, Rank& rank, Training& training,
+                               CheckpointContext context, Log& log)
+    : store_(store),
+      rank_(rank),
+      training_(training),
+      context_(std::move(context)),
+      log_(log),
+      link_(rank.world.control()) {}
+
+void RunCheckpoints::save(const Progress& progress, SaveReason /*reason*/) {
+    // The slices are read by the host: everything that may still write them must have passed.
+    rank_.communication->synchronize();
+    rank_.compute->synchronize();
+    Snapshot snapshot;
+    snapshot.step = progress.step;
+    snapshot.slices = training_.state().state_slices();
+    snapshot.counters = to_counters(progress);
+    snapshot.layout = context_.layout;
+    snapshot.spec = context_.spec;
+    snapshot.data_fingerprint = context_.data_fingerprint;
+    const SaveReport report = store_.save(snapshot, link_).value();
+    if (rank_.world.rank() != 0) return;
+    log_.info(fmt::format("checkpoint step {}: {} in {} ({}/s), state {:016x}, {}", progress.step,
+                          format_bytes(report.bytes), format_duration(report.seconds),
+                          format_bytes(static_cast<std::uint64_t>(static_cast<double>(report.bytes) /
+                                                                  std::max(report.seconds, 1e-9))),
+                          report.state_hash, report.directory));
+    for (const std::string& removed : report.removed)
+        log_.info(fmt::format("checkpoint {} removed by retention", removed));
+    for (const std::string& warning : report.warnings) log_.warn(warning);
+}
+
+RunCheckpoints::Resumed RunCheckpoints::resume(const ResumeRequest& request, RunState state) {
+    LoadRequest wanted;
+    wanted.wanted = training_.state().load_slices();
+    for (const auto& [name, value] : to_counters(Progress{})) wanted.required_counters.push_back(name);
+    Resumed resumed{store_.resume(request, state, wanted, link_), {}};
+    if (rank_.world.rank() == 0) {
+        for (const std::string& reason : resumed.report.passed_over) log_.warn(reason);
+        log_.info(resumed.report.text);
+    }
+    if (resumed.report.outcome == LoadOutcome::StartFresh) return resumed;
+    training_.state().loaded();
+    resumed.progress = progress_from_counters(resumed.report.manifest.counters);
+    if (rank_.world.rank() == 0 && resumed.report.state_hash) {
+        log_.info(
+            fmt::format("loaded step {}, state {:016x}", resumed.progress.step, *resumed.report.state_hash));
+    }
+    return resumed;
+}
+
+}  // namespace trainctl

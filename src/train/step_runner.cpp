@@ -1,0 +1,172 @@
+#include "trainctl/train/step_runner.h"
+
+#include <algorithm>
+#include <cstring>
+#include <utility>
+
+#include "trainctl/train/schedule.h"
+
+namespace trainctl {
+
+namespace {
+
+// Wall time of the compute thread by phase, without what the stream was held up by messages.
+class PhaseTimer final : public PassObserver {
+  public:
+    PhaseTimer(Clock& clock, const Stream& compute)
+        : clock_(clock), compute_(compute), mark_s_(clock.monotonic_s()), held_up_s_(compute.held_up_s()) {}
+
+    // Closes the span since the last call.
+    void close(double& phase) {
+        const double now = clock_.monotonic_s();
+        const double held_up = compute_.held_up_s();
+        phase += now - mark_s_ - (held_up - held_up_s_);
+        phases.communication += held_up - held_up_s_;
+        mark_s_ = now;
+        held_up_s_ = held_up;
+    }
+    void forward_issued() override { close(phases.forward); }
+
+    PhaseSeconds phases;
+
+  private:
+    Clock& clock_;
+    const Stream& compute_;
+    double mark_s_;
+    double held_up_s_;
+};
+
+}  // namespace
+
+StepRunner::StepRunner(const StepParts& parts, const JobSpec& job, const BatchLayout& layout)
+    : parts_(parts),
+      job_(job),
+      layout_(layout),
+      slots_(parts.device, parts.compute, layout.micro_batch, job.training.sequence_length) {
+    check_layout(layout);
+    constexpr std::size_t scalar_bytes = step_scalars * sizeof(double);
+    scalars_ = parts_.device.allocate(scalar_bytes, Memory::Device, "step scalars");
+    scalars_host_ = parts_.device.allocate(scalar_bytes, Memory::Pinned, "step scalars");
+}
+
+double StepRunner::target_tokens() const {
+    return static_cast<double>(layout_.global_batch * job_.training.sequence_length);
+}
+
+std::optional<Batch> StepRunner::load(Loader& loader, BatchSlots::Slot& slot, std::int64_t batch,
+                                      std::int64_t micro, const std::function<bool()>& stop) {
+    return loader.batch_unless(stop, batch, micro, slots_.host_tokens(slot), slots_.host_targets(slot));
+}
+
+bool StepRunner::fetch(Loader& loader, const Progress& progress, const std::function<bool()>& stop) {
+    if (fetched_ && fetched_->step == progress.step) return true;
+    const double waited_before = loader.waited_s();
+    BatchSlots::Slot& slot = slots_.next();
+    const std::optional<Batch> batch = load(loader, slot, progress.step, 0, stop);
+    if (!batch) return false;
+    fetched_ = Fetched{progress.step, batch->first_sample, &slot, loader.waited_s() - waited_before};
+    return true;
+}
+
+std::vector<double> StepRunner::read_scalars() {
+    parts_.device.copy(parts_.compute, scalars_host_.data(), scalars_.data(), scalars_.bytes());
+    parts_.compute.synchronize();
+    std::vector<double> values(step_scalars);
+    std::memcpy(values.data(), scalars_host_.data(), scalars_host_.bytes());
+    return values;
+}
+
+StepResult StepRunner::step(Loader& loader, const Progress& progress) {
+    invariant(fetched_ && fetched_->step == progress.step, "step() without fetch()");
+    const Fetched first = *std::exchange(fetched_, std::nullopt);
+    const double began = parts_.clock.monotonic_s();
+    PhaseTimer timer(parts_.clock, parts_.compute);
+    const std::int64_t micros = layout_.micro_batches();
+    const TensorView scalars = scalars_.view(Shape{step_scalars}, DType::F64);
+    StepResult result;
+    result.lr = learning_rate(job_.schedule, scaled_peak_lr(job_.optimizer, job_.training.global_batch_size),
+                              job_.steps, progress.step);
+
+    Runtime runtime{parts_.ops,           parts_.arena, parts_.compute, parts_.state.params(),
+                    parts_.state.grads(), &timer};
+    for (std::int64_t micro = 0; micro < micros; ++micro) {
+        BatchSlots::Slot& slot = micro == 0 ? *first.slot : slots_.next();
+        const std::int64_t first_sample =
+            micro == 0 ? first.first_sample
+                       : load(loader, slot, progress.step, micro, [] { return false; })->first_sample;
+        timer.close(timer.phases.data);
+        const MicroBatch input = slots_.upload(slot, first_sample);
+        parts_.state.grads().begin_micro(static_cast<int>(micro),
+                                         micro == micros - 1 ? MicroKind::Last : MicroKind::Inner);
+        parts_.arena.begin(pass_kind(micro, micros));
+        parts_.model.train_micro(runtime, input, static_cast<float>(1.0 / target_tokens()),
+                                 scalars.flat(scalar_loss_sum, 1),
+                                 micro == 0 ? Into::Overwrite : Into::Accumulate);
+        parts_.arena.end();
+        timer.close(timer.phases.backward);
+    }
+
+    UpdateSettings update;
+    update.lr = result.lr;
+    update.beta1 = job_.optimizer.beta1;
+    update.beta2 = job_.optimizer.beta2;
+    update.epsilon = job_.optimizer.epsilon;
+    update.weight_decay = job_.optimizer.weight_decay;
+    update.max_norm = job_.training.gradient_clip;
+    update.applied_updates = progress.applied_updates;
+    parts_.state.update(scalars, update);
+    const std::vector<double> values = read_scalars();  // the one host synchronisation of the step
+    result.loss = values[scalar_loss_sum] / target_tokens();
+    result.grad_norm = values[scalar_grad_norm];
+    result.clip = values[scalar_clip];
+    result.applied = values[scalar_apply] != 0.0;
+
+    timer.close(timer.phases.optimizer);
+    result.phases = timer.phases;
+    result.phases.data += first.waited_s;
+    result.seconds = parts_.clock.monotonic_s() - began + first.waited_s;
+    return result;
+}
+
+std::optional<EvaluationResult> StepRunner::evaluate(Loader& loader, std::int64_t batches,
+                                                     const std::function<bool()>& stop) {
+    const std::int64_t available = loader.batches().value_or(0);
+    const std::int64_t count = batches > 0 ? std::min(batches, available) : available;
+    const TensorView scalars = scalars_.view(Shape{step_scalars}, DType::F64);
+    const TensorView loss_sum = scalars.flat(scalar_loss_sum, 1);
+    parts_.ops.elementwise.fill_zero(parts_.compute, scalars);
+    Runtime runtime{parts_.ops, parts_.arena, parts_.compute, parts_.state.params(), parts_.state.grads()};
+    std::int64_t tokens = 0;
+    for (std::int64_t batch = 0; batch < count; ++batch) {
+        if (stop()) return std::nullopt;
+        for (std::int64_t micro = 0; micro < loader.layout().micro_batches(); ++micro) {
+            BatchSlots::Slot& slot = slots_.next();
+            const Batch rows = *load(loader, slot, batch, micro, [] { return false; });
+            tokens += rows.rows * job_.training.sequence_length;
+            parts_.arena.begin(PassKind::Evaluation);
+            parts_.model.evaluate_micro(runtime, slots_.upload(slot, rows.first_sample), loss_sum,
+                                        Into::Accumulate);
+            parts_.arena.end();
+        }
+    }
+    // Token counts travel as doubles beside the loss: exact far beyond any validation set.
+    const TensorView token_sum = scalars.flat(scalar_grad_norm, 1);
+    parts_.compute.synchronize();
+    const auto exact = static_cast<double>(tokens);
+    std::memcpy(scalars_host_.data(), &exact, sizeof(exact));
+    parts_.device.copy(parts_.compute, token_sum.data, scalars_host_.data(), sizeof(exact));
+    const auto ready = parts_.device.make_event();
+    parts_.compute.record(*ready);
+    parts_.communication.wait(*ready);
+    parts_.data_axis.all_reduce(scalars.flat(scalar_loss_sum, 2), Reduce::Sum, parts_.communication);
+    parts_.communication.record(*ready);
+    parts_.compute.wait(*ready);
+    const std::vector<double> values = read_scalars();
+
+    EvaluationResult result;
+    result.tokens = static_cast<std::int64_t>(values[scalar_grad_norm]);
+    result.loss = result.tokens > 0 ? values[scalar_loss_sum] / values[scalar_grad_norm] : 0.0;
+    return result;
+}
+
+}  // namespace trainctl

@@ -1,0 +1,179 @@
+#include "trainctl/train/trainer.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <array>
+#include <utility>
+
+#include "trainctl/base/text.h"
+
+namespace trainctl {
+namespace {
+
+constexpr double auto_interval_s = 30.0 * 60.0;  // "lose at most 30 minutes"
+constexpr double retry_s = 60.0;
+
+double interval_s(const CheckpointSpec& checkpoint) {
+    return checkpoint.interval_s > 0.0 ? checkpoint.interval_s : auto_interval_s;
+}
+
+}  // namespace
+
+Trainer::Trainer(const TrainerParts& parts, const JobSpec& job, const Progress& start)
+    : parts_(parts),
+      job_(job),
+      progress_(start),
+      saved_step_(start.step),
+      saved_at_s_(parts.clock.monotonic_s()) {}
+
+bool Trainer::interval_passed() {
+    // Rank 0's clock decides; the others hear of it in agree().
+    if (parts_.checkpoints == nullptr || parts_.control.rank() != 0 || progress_.step == saved_step_)
+        return false;
+    const double now = parts_.clock.monotonic_s();
+    return now >= retry_at_s_ && now - saved_at_s_ >= interval_s(job_.checkpoint);
+}
+
+Trainer::Decisions Trainer::agree(StopFlag& stop) {
+    std::array<std::int64_t, 2> flags{stop.stop_requested() ? 1 : 0,
+                                      stop.take_save_request() || interval_passed() ? 1 : 0};
+    parts_.control.all_reduce(flags, Reduce::Max);
+    return {flags[0] != 0, flags[1] != 0};
+}
+
+Exit Trainer::run(StopFlag& stop) {
+    while (progress_.step < job_.steps) {
+        if (parts_.check) parts_.check();
+        // A rank that is asked to stop gives up waiting for data; the others learn of it in agree(), before
+        // the step.
+        parts_.runner.fetch(parts_.train_data, progress_, [&stop] { return stop.stop_requested(); });
+        const Decisions decisions = agree(stop);
+        if (decisions.stop) return stop_with_checkpoint();
+        if (decisions.save) save(SaveReason::Request);
+        step();
+        if (evaluate_if_due(stop)) return stop_with_checkpoint();
+        const std::int64_t interval = job_.checkpoint.interval_steps;
+        if (interval > 0 && progress_.step % interval == 0 && progress_.step < job_.steps)
+            save(SaveReason::Interval);
+    }
+    if (parts_.checkpoints != nullptr && saved_step_ != progress_.step) save(SaveReason::End);
+    return Exit::Ok;
+}
+
+Exit Trainer::stop_with_checkpoint() {
+    if (parts_.checkpoints != nullptr && saved_step_ != progress_.step) save(SaveReason::Stop);
+    return Exit::Interrupted;
+}
+
+StepResult Trainer::step() {
+    parts_.runner.fetch(parts_.train_data, progress_, [] { return false; });
+    StepResult result = parts_.runner.step(parts_.train_data, progress_);
+    progress_.advance(job_.training.global_batch_size,
+                      job_.training.global_batch_size * job_.training.sequence_length, result.applied);
+    close(result);
+    judge_nonfinite(result);
+    return result;
+}
+
+void Trainer::close(const StepResult& result) {
+    StepRecord record;
+    record.step = progress_.step;
+    record.total = job_.steps;
+    record.loss = result.loss;
+    record.grad_norm = result.grad_norm;
+    record.clip = result.clip;
+    record.lr = result.lr;
+    record.applied = result.applied;
+    record.skipped = progress_.skipped;
+    record.samples = progress_.samples;
+    record.tokens = progress_.tokens;
+    record.step_s = result.seconds;
+    const auto step_tokens =
+        static_cast<double>(job_.training.global_batch_size * job_.training.sequence_length);
+    record.tokens_per_s = result.seconds > 0.0 ? step_tokens / result.seconds : 0.0;
+    record.phases = result.phases;
+    record.phases.checkpoint = std::exchange(checkpoint_s_, 0.0);
+    record.phases.evaluation = std::exchange(evaluation_s_, 0.0);
+    record.unix_s = parts_.clock.unix_s();
+    if (parts_.annotate) parts_.annotate(record);
+    parts_.observer.step(record);
+}
+
+void Trainer::judge_nonfinite(const StepResult& result) {
+    if (result.applied) return;
+    const FaultToleranceSpec& policy = job_.fault_tolerance;
+    if (parts_.control.rank() == 0) {
+        parts_.log.warn(fmt::format(
+            "step {}: loss {} / gradient norm {} is not finite; the update was skipped on all ranks "
+            "({} in a row, {} in the last 1000 steps)",
+            progress_.step, result.loss, result.grad_norm, progress_.consecutive_skips,
+            progress_.recent_skips.size()));
+    }
+    const bool too_many =
+        progress_.consecutive_skips > policy.nonfinite_max_consecutive ||
+        static_cast<std::int64_t>(progress_.recent_skips.size()) > policy.nonfinite_max_per_1000;
+    if (policy.nonfinite != NonFinitePolicy::Stop && !too_many) return;
+    fail(Exit::Diverged,
+         fmt::format("training diverged at step {}: {} non-finite steps in a row (allowed {}), {} in the "
+                     "last 1000 (allowed "
+                     "{}). The weights are those of the last finite step. Lower optimizer.lr, lengthen "
+                     "schedule.warmup_steps, "
+                     "or look at the data with `trainctl data inspect --job JOB --step {}`.",
+                     progress_.step, progress_.consecutive_skips, policy.nonfinite_max_consecutive,
+                     progress_.recent_skips.size(), policy.nonfinite_max_per_1000, progress_.step));
+}
+
+bool Trainer::evaluate_if_due(StopFlag& stop) {
+    const std::int64_t interval = job_.training.eval_interval;
+    if (parts_.validation_data == nullptr || interval <= 0) return false;
+    if (progress_.step % interval != 0 && progress_.step != job_.steps) return false;
+    const double began = parts_.clock.monotonic_s();
+    const auto result = parts_.runner.evaluate(*parts_.validation_data, job_.training.eval_batches, [&] {
+        std::array<std::int64_t, 1> flag{stop.stop_requested() ? 1 : 0};
+        parts_.control.all_reduce(flag, Reduce::Max);
+        return flag[0] != 0;
+    });
+    if (!result) return true;
+    EvaluationRecord record;
+    record.step = progress_.step;
+    record.loss = result->loss;
+    record.tokens = result->tokens;
+    record.seconds = parts_.clock.monotonic_s() - began;
+    record.unix_s = parts_.clock.unix_s();
+    evaluation_s_ += record.seconds;
+    parts_.observer.evaluation(record);
+    return false;
+}
+
+void Trainer::save(SaveReason reason) {
+    if (parts_.checkpoints == nullptr) return;
+    const double began = parts_.clock.monotonic_s();
+    try {
+        parts_.checkpoints->save(progress_, reason);
+        saved_step_ = progress_.step;
+        saved_at_s_ = parts_.clock.monotonic_s();
+    } catch (const Error& error) {
+        // A full disk is an alarm, not the end, as long as the last durable checkpoint is young enough. What
+        // happens here is the same on all ranks: the store reports one agreed outcome, and only rank 0's age
+        // is broadcast.
+        const bool may_go_on = error.code() == Exit::Resource &&
+                               (reason == SaveReason::Interval || reason == SaveReason::Request);
+        if (!may_go_on) throw;
+        const double max_age =
+            job_.checkpoint.max_age_s > 0.0 ? job_.checkpoint.max_age_s : 3.0 * interval_s(job_.checkpoint);
+        std::array<std::int64_t, 1> too_old{
+            parts_.control.rank() == 0 && parts_.clock.monotonic_s() - saved_at_s_ > max_age ? 1 : 0};
+        parts_.control.all_reduce(too_old, Reduce::Max);
+        if (too_old[0] != 0) throw;
+        retry_at_s_ = parts_.clock.monotonic_s() + std::min(retry_s, interval_s(job_.checkpoint));
+        if (parts_.control.rank() == 0) {
+            parts_.log.error(fmt::format(
+                "checkpoint at step {} failed, training goes on until the newest one is {} old: {}",
+                progress_.step, format_duration(max_age), error.what()));
+        }
+    }
+    checkpoint_s_ += parts_.clock.monotonic_s() - began;
+}
+
+}  // namespace trainctl

@@ -1,0 +1,55 @@
+#include "trainctl/train/training.h"
+
+#include "trainctl/config/batch.h"
+
+namespace trainctl {
+
+Rank::Rank(CpuDevice& rank_device, World& rank_world, MeshShape shape)
+    : device(rank_device),
+      world(rank_world),
+      mesh(make_mesh(rank_world, shape)),
+      backend(make_cpu_ops(rank_device)),
+      compute(rank_device.make_stream("compute", StreamRole::Compute)),
+      communication(rank_device.make_stream("communication", StreamRole::Communication)) {}
+
+MeshShape mesh_shape(const ParallelSpec& parallel, int world_size) {
+    MeshShape shape;
+    shape.data = static_cast<int>(data_parallel_ranks(parallel, world_size).value());
+    shape.tensor = static_cast<int>(parallel.tensor_parallel_size);
+    shape.pipeline = static_cast<int>(parallel.pipeline_parallel_size);
+    return shape;
+}
+
+BatchLayout batch_layout(const JobSpec& job, const Mesh& mesh) {
+    BatchLayout layout;
+    layout.global_batch = job.training.global_batch_size;
+    layout.micro_batch = job.training.micro_batch_size;
+    layout.ranks = mesh.shape.data;
+    layout.rank = mesh.place.data;
+    return layout;
+}
+
+Training::Training(Rank& rank, const JobSpec& job, const SampleStream& train, const SampleStream* validation,
+                   Clock& clock, const TrainingHooks& hooks)
+    : job_(job) {
+    const BatchLayout layout = batch_layout(job, rank.mesh);
+    check_layout(layout);
+    const Ops ops = hooks.wrap_ops ? hooks.wrap_ops(rank.backend->ops()) : rank.backend->ops();
+    plan_ = dry_pass(job, rank.mesh.shape, rank.mesh.place, layout, ops);
+    model_ = make_transformer(rank.device, job.model, model_options(job), job.training.sequence_length);
+    state_ = make_zero_state(rank.device, ops, *rank.mesh.data, *rank.compute, *rank.communication,
+                             model_->parameters(), zero_options(job));
+    if (hooks.wrap_state) state_ = hooks.wrap_state(std::move(state_));
+    arena_ = make_replay_arena(rank.device, plan_.activations);
+    const LoaderOptions loading{job.data.prefetch_batches};
+    train_data_ = std::make_unique<Loader>(train, layout, loading, clock);
+    if (validation != nullptr)
+        validation_data_ = std::make_unique<Loader>(*validation, layout, loading, clock);
+    runner_ = std::make_unique<StepRunner>(StepParts{rank.device, ops, *rank.compute, *rank.communication,
+                                                     *rank.mesh.data, *arena_, *model_, *state_, clock},
+                                           job, layout);
+}
+
+Training::~Training() = default;
+
+}  // namespace trainctl

@@ -1,0 +1,75 @@
+#include "trainctl/observe/metrics_file.h"
+
+#include <cmath>
+#include <limits>
+#include <nlohmann/json.hpp>
+
+#include "support/catch.h"
+#include "support/temporary_directory.h"
+
+using namespace trainctl;
+
+namespace {
+
+StepRecord record_of(std::int64_t attempt, std::int64_t step, double loss) {
+    StepRecord record;
+    record.attempt = attempt;
+    record.step = step;
+    record.total = 100;
+    record.loss = loss;
+    return record;
+}
+
+}  // namespace
+
+TEST_CASE("a step record is one JSON object with every number exact") {
+    StepRecord record = record_of(3, 7, 1.0 / 3.0);
+    record.grad_norm = 0.1;
+    record.lr = 6e-4;
+    record.model_flops_per_s = 40e9;
+    record.peak_flops_per_s = 100e9;
+    const auto object = nlohmann::json::parse(to_json(record));
+    CHECK(object["type"] == "step");
+    CHECK(object["attempt"] == 3);
+    CHECK(object["step"] == 7);
+    CHECK(object["loss"].get<double>() == 1.0 / 3.0);
+    CHECK(object["grad_norm"].get<double>() == 0.1);
+    CHECK(object["lr"].get<double>() == 6e-4);
+    CHECK(object["mfu"].get<double>() == Approx(0.4));
+    CHECK(object["applied"] == true);
+}
+
+TEST_CASE("a non-finite loss is written, never left out") {
+    StepRecord record = record_of(1, 1, std::nan(""));
+    record.grad_norm = std::numeric_limits<double>::infinity();
+    record.applied = false;
+    record.skipped = 1;
+    const auto object = nlohmann::json::parse(to_json(record));
+    CHECK(object["loss"] == "nan");
+    CHECK(object["grad_norm"] == "inf");
+    CHECK(object["applied"] == false);
+    CHECK(object["skipped"] == 1);
+}
+
+TEST_CASE("readers keep the last attempt of a step and skip torn lines") {
+    test::TemporaryDirectory directory;
+    const auto files = make_posix_file_system();
+    const std::string path = join_path(directory.path(), "metrics.jsonl");
+    {
+        MetricsFile metrics(*files, path);
+        for (int step = 1; step <= 5; ++step) metrics.append(to_json(record_of(1, step, step)));
+        metrics.append("{\"type\":\"step\",\"attempt\":1,\"st");
+    }
+    {
+        MetricsFile metrics(*files, path);  // the next attempt appends
+        for (int step = 4; step <= 6; ++step) metrics.append(to_json(record_of(2, step, 10 * step)));
+        metrics.append(to_json(EvaluationRecord{}));
+        metrics.append(to_json(record_of(1, 5, -1)));  // an old line that comes late does not win
+    }
+    const auto losses = read_losses(*files, path);
+    REQUIRE(losses.size() == 6);
+    CHECK(losses.at(3) == 3.0);
+    CHECK(losses.at(4) == 40.0);
+    CHECK(losses.at(5) == 50.0);
+    CHECK(losses.at(6) == 60.0);
+}

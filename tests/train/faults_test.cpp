@@ -1,0 +1,323 @@
+// Non-finite steps, stops, slow data: what a run does when something is not as it should be.
+#include <atomic>
+#include <chrono>
+#include <cmath>
+#include <limits>
+#include <thread>
+
+#include "support/catch.h"
+#include "support/temporary_directory.h"
+#include "train/train_harness.h"
+#include "trainctl/train/synthetic_stream.h"
+
+using namespace trainctl;
+using namespace trainctl::test;
+
+namespace {
+
+// Puts a NaN into one gradient of one rank in chosen steps, right before it is handed over.
+class PoisonedState final : public ZeroState, private GradSink {
+  public:
+    PoisonedState(std::unique_ptr<ZeroState> real, std::vector<std::int64_t> steps)
+        : real_(std::move(real)), steps_(std::move(steps)) {}
+    ParamSource& params() override { return real_->params(); }
+    GradSink& grads() override { return *this; }
+    void initialise(std::uint64_t seed) override { real_->initialise(seed); }
+    void update(TensorView scalars, const UpdateSettings& settings) override {
+        real_->update(scalars, settings);
+        ++step_;
+    }
+    std::vector<NamedSlice> state_slices() override { return real_->state_slices(); }
+    std::vector<NamedSlice> load_slices() override { return real_->load_slices(); }
+    void loaded() override { real_->loaded(); }
+    [[nodiscard]] std::vector<MemoryRow> memory_table() const override { return real_->memory_table(); }
+    [[nodiscard]] int buckets() const override { return real_->buckets(); }
+
+  private:
+    void begin_micro(int index, MicroKind kind) override { real_->grads().begin_micro(index, kind); }
+    GradView grads(UnitId unit, Stream& stream) override {
+        const GradView view = real_->grads().grads(unit, stream);
+        if (unit == 1) block_ = view.grads.flat();
+        return view;
+    }
+    void ready(UnitId unit, Stream& stream) override {
+        if (unit == 1 && std::find(steps_.begin(), steps_.end(), step_) != steps_.end()) {
+            block_.as<float>()[5] = std::numeric_limits<float>::quiet_NaN();
+        }
+        real_->grads().ready(unit, stream);
+    }
+
+    std::unique_ptr<ZeroState> real_;
+    std::vector<std::int64_t> steps_;
+    std::int64_t step_ = 0;
+    TensorView block_;
+};
+
+std::function<TrainingHooks(int)> poison(int poisoned_rank, const std::vector<std::int64_t>& steps) {
+    return [poisoned_rank, steps](int rank) {
+        TrainingHooks hooks;
+        if (rank == poisoned_rank) {
+            hooks.wrap_state = [steps](std::unique_ptr<ZeroState> real) {
+                return std::make_unique<PoisonedState>(std::move(real), steps);
+            };
+        }
+        return hooks;
+    };
+}
+
+}  // namespace
+
+TEST_CASE("a NaN on one rank skips the update on all, is counted and shown, and training goes on") {
+    for (const int stage : {0, 1, 2}) {
+        TrainSetup setup;
+        setup.job = tiny_job(Architecture::Llama);
+        setup.job.memory.zero_stage = stage;
+        setup.job.steps = 8;
+        setup.ranks = 4;
+        setup.hooks = poison(2, {3});
+        const TrainOutcome outcome = train(setup);
+        INFO("stage " << stage);
+        CHECK(outcome.exit == Exit::Ok);
+        REQUIRE(outcome.steps.size() == 8);
+        CHECK_FALSE(outcome.steps[3].applied);
+        CHECK(std::isnan(outcome.steps[3].grad_norm));
+        CHECK(outcome.progress.skipped == 1);
+        CHECK(outcome.progress.applied_updates == 7);
+        for (const std::size_t step : {0U, 1U, 2U, 4U, 5U, 6U, 7U}) CHECK(outcome.steps[step].applied);
+        for (const auto& [name, values] : outcome.state) {
+            INFO(name);
+            CHECK(
+                std::all_of(values.begin(), values.end(), [](float value) { return std::isfinite(value); }));
+        }
+    }
+}
+
+TEST_CASE("a skipped update leaves every weight and moment untouched") {
+    TrainSetup setup;
+    setup.job = tiny_job(Architecture::Llama);
+    setup.ranks = 2;
+    setup.steps = 3;
+    const TrainOutcome before = train(setup);
+    setup.steps = 4;
+    setup.hooks = poison(1, {3});
+    const TrainOutcome after = train(setup);
+    CHECK(after.progress.skipped == 1);
+    CHECK(after.state == before.state);
+}
+
+TEST_CASE("too many non-finite steps end the run as diverged, with the numbers") {
+    TrainSetup setup;
+    setup.job = tiny_job(Architecture::Llama);
+    setup.job.fault_tolerance.nonfinite_max_consecutive = 2;
+    setup.ranks = 2;
+    setup.hooks = poison(1, {2, 3, 4, 5});
+    try {
+        train(setup);
+        FAIL("went on");
+    } catch (const Error& error) {
+        CHECK(error.code() == Exit::Diverged);
+        CHECK_THAT(error.what(),
+                   Catch::Matchers::Contains("step 5") && Catch::Matchers::Contains("3 non-finite steps"));
+    }
+    setup.hooks = poison(1, {2});
+    setup.job.fault_tolerance.nonfinite = NonFinitePolicy::Stop;
+    CHECK_THROWS_AS(train(setup), Error);
+}
+
+TEST_CASE("a stop request on one rank stops all at the same step, saved, and the run continues exactly") {
+    const auto files = make_posix_file_system();
+    TrainSetup setup;
+    setup.job = tiny_job(Architecture::Gpt2);
+    setup.ranks = 3;
+    setup.job.training.global_batch_size = 9;
+    setup.job.training.micro_batch_size = 1;
+    const TrainOutcome straight = train(setup);
+    for (const std::int64_t at : {0, 1, 7}) {
+        TemporaryDirectory directory;
+        TrainSetup stopped = setup;
+        stopped.files = files.get();
+        stopped.root = directory / "checkpoints";
+        stopped.at_boundary = [at](int rank, StopFlag& stop, std::int64_t step) {
+            if (rank == 1 && step == at) stop.request_stop();
+        };
+        const TrainOutcome first = train(stopped);
+        CHECK(first.exit == Exit::Interrupted);
+        CHECK(first.progress.step == at);
+        stopped.at_boundary = nullptr;
+        stopped.resume = ResumeMode::Auto;
+        stopped.attempt = 2;
+        const TrainOutcome second = train(stopped);
+        CHECK(second.exit == Exit::Ok);
+        CHECK(second.state == straight.state);
+    }
+}
+
+TEST_CASE("USR2's save request saves and goes on") {
+    const auto files = make_posix_file_system();
+    TemporaryDirectory directory;
+    TrainSetup setup;
+    setup.job = tiny_job(Architecture::Llama);
+    setup.ranks = 2;
+    setup.files = files.get();
+    setup.root = directory / "checkpoints";
+    setup.at_boundary = [](int rank, StopFlag& stop, std::int64_t step) {
+        if (rank == 1 && step == 6) stop.request_save();
+    };
+    const TrainOutcome outcome = train(setup);
+    CHECK(outcome.exit == Exit::Ok);
+    std::vector<std::int64_t> steps;
+    for (const std::string& name : files->list(setup.root)) {
+        if (const auto parsed = parse_checkpoint_directory_name(name)) steps.push_back(parsed->step);
+    }
+    CHECK(steps == std::vector<std::int64_t>{6, 20});
+}
+
+namespace {
+
+// A language whose validation has `count` samples.
+class FiniteStream final : public SampleStream {
+  public:
+    FiniteStream(const SampleStream& all, std::int64_t count) : all_(all), count_(count) {}
+    [[nodiscard]] std::int64_t sequence_length() const override { return all_.sequence_length(); }
+    [[nodiscard]] std::optional<std::int64_t> samples() const override { return count_; }
+    void read(std::int64_t sample, std::span<std::int32_t> window) const override {
+        all_.read(1'000'000 + sample, window);
+    }
+
+  private:
+    const SampleStream& all_;
+    std::int64_t count_;
+};
+
+// Sample `stuck` never comes until `release` is set.
+class StuckStream final : public SampleStream {
+  public:
+    StuckStream(const SampleStream& all, std::int64_t stuck, std::atomic<bool>& release)
+        : all_(all), stuck_(stuck), release_(release) {}
+    [[nodiscard]] std::int64_t sequence_length() const override { return all_.sequence_length(); }
+    [[nodiscard]] std::optional<std::int64_t> samples() const override { return std::nullopt; }
+    void read(std::int64_t sample, std::span<std::int32_t> window) const override {
+        while (sample >= stuck_ && !release_.load())
+            std::this_thread::sleep_for(std::chrono::milliseconds(1));
+        all_.read(sample, window);
+    }
+
+  private:
+    const SampleStream& all_;
+    std::int64_t stuck_;
+    std::atomic<bool>& release_;
+};
+
+}  // namespace
+
+TEST_CASE("validation of any size gives every layout the same mean") {
+    const SyntheticLanguage language(97, 42);
+    const SyntheticStream all(language, 16);
+    for (const std::int64_t samples : {1, 3, 8, 21}) {
+        const FiniteStream validation(all, samples);
+        TrainSetup setup;
+        setup.job = tiny_job(Architecture::Llama);
+        setup.job.training.eval_interval = 10;
+        setup.validation = &validation;
+        setup.ranks = 1;
+        const TrainOutcome one = train(setup);
+        setup.ranks = 4;
+        const TrainOutcome four = train(setup);
+        INFO(samples << " samples");
+        REQUIRE(one.evaluations.size() == 2);
+        REQUIRE(four.evaluations.size() == 2);
+        for (std::size_t index = 0; index < 2; ++index) {
+            CHECK(four.evaluations[index] == Approx(one.evaluations[index]).epsilon(5e-6));
+        }
+        CHECK(one.evaluations[0] < std::log(97.0));
+    }
+}
+
+TEST_CASE("evaluating changes nothing of the training, to the bit") {
+    const SyntheticLanguage language(97, 42);
+    const SyntheticStream all(language, 16);
+    const FiniteStream validation(all, 10);
+    TrainSetup setup;
+    setup.job = tiny_job(Architecture::Gpt2);
+    setup.ranks = 2;
+    const TrainOutcome without = train(setup);
+    setup.job.training.eval_interval = 3;
+    setup.validation = &validation;
+    const TrainOutcome with = train(setup);
+    CHECK(with.steps == without.steps);
+    CHECK(with.state == without.state);
+    CHECK(with.evaluations.size() == 7);
+}
+
+TEST_CASE("a stop during validation and while waiting for data saves at the last completed step") {
+    const auto files = make_posix_file_system();
+    const SyntheticLanguage language(97, 42);
+    const SyntheticStream all(language, 16);
+    TrainSetup setup;
+    setup.job = tiny_job(Architecture::Llama);
+    setup.ranks = 2;
+    setup.files = files.get();
+
+    SECTION("validation") {
+        TemporaryDirectory directory;
+        setup.root = directory / "checkpoints";
+        // The request arrives while rank 1 reads its validation data.
+        struct Trigger final : SampleStream {
+            explicit Trigger(const SampleStream& stream) : validation(stream, 64) {}
+            [[nodiscard]] std::int64_t sequence_length() const override {
+                return validation.sequence_length();
+            }
+            [[nodiscard]] std::optional<std::int64_t> samples() const override {
+                return validation.samples();
+            }
+            void read(std::int64_t sample, std::span<std::int32_t> window) const override {
+                if (armed.load() && stop != nullptr) stop->request_stop();
+                validation.read(sample, window);
+            }
+            FiniteStream validation;
+            std::atomic<bool> armed{false};
+            StopFlag* stop = nullptr;
+        } trigger(all);
+        setup.job.training.eval_interval = 4;
+        setup.validation = &trigger;
+        setup.job.data.prefetch_batches = 0;
+        setup.at_boundary = [&trigger](int rank, StopFlag& stop, std::int64_t step) {
+            if (rank != 1) return;
+            trigger.stop = &stop;
+            if (step == 7) trigger.armed = true;
+        };
+        const TrainOutcome outcome = train(setup);
+        CHECK(outcome.exit == Exit::Interrupted);
+        CHECK(outcome.progress.step == 8);
+        CHECK(outcome.evaluations.size() == 1);
+        CHECK(files->list(setup.root).size() == 1);
+    }
+    SECTION("data") {
+        TemporaryDirectory directory;
+        setup.root = directory / "checkpoints";
+        std::atomic<bool> release{false};
+        const StuckStream stuck(all, 5 * 8, release);
+        setup.data = &stuck;
+        std::thread operator_thread;
+        std::atomic<int> arrived{0};
+        setup.at_boundary = [&](int rank, StopFlag& stop, std::int64_t step) {
+            if (step != 5) return;
+            arrived.fetch_add(1);
+            // Both ranks are told, as mpirun forwards the signal, some time after they began to wait.
+            std::thread([&stop] {
+                std::this_thread::sleep_for(std::chrono::milliseconds(100));
+                stop.request_stop();
+            }).detach();
+            (void)rank;
+        };
+        std::thread unblock([&] {
+            while (arrived.load() < 2) std::this_thread::sleep_for(std::chrono::milliseconds(1));
+            std::this_thread::sleep_for(std::chrono::milliseconds(400));
+            release = true;  // only so that the loader's thread can end
+        });
+        const TrainOutcome outcome = train(setup);
+        unblock.join();
+        CHECK(outcome.exit == Exit::Interrupted);
+        CHECK(outcome.progress.step == 5);
+    }
+}

@@ -1,0 +1,178 @@
+#include "train/train_harness.h"
+
+#include <algorithm>
+#include <cmath>
+#include <cstring>
+#include <mutex>
+
+#include "support/run_ranks.h"
+#include "trainctl/train/synthetic_stream.h"
+
+namespace trainctl::test {
+namespace {
+
+class RecordingLog final : public Log {
+  public:
+    void write(LogLevel /*level*/, std::string_view text) override {
+        const std::lock_guard lock(mutex_);
+        lines_.emplace_back(text);
+    }
+    std::vector<std::string> lines() {
+        const std::lock_guard lock(mutex_);
+        return lines_;
+    }
+
+  private:
+    std::mutex mutex_;
+    std::vector<std::string> lines_;
+};
+
+class RecordingObserver final : public StepObserver {
+  public:
+    explicit RecordingObserver(TrainOutcome& outcome) : outcome_(outcome) {}
+    void step(const StepRecord& record) override {
+        outcome_.steps.push_back({record.loss, record.grad_norm, record.lr, record.applied});
+    }
+    void evaluation(const EvaluationRecord& record) override { outcome_.evaluations.push_back(record.loss); }
+
+  private:
+    TrainOutcome& outcome_;
+};
+
+// Adds a rank's slices to the whole tensors.
+void collect(const std::vector<NamedSlice>& slices, std::map<std::string, std::vector<float>>& state,
+             std::mutex& mutex) {
+    const std::lock_guard lock(mutex);
+    for (const NamedSlice& slice : slices) {
+        std::vector<float>& whole = state[slice.name];
+        whole.resize(static_cast<std::size_t>(slice.global.elements()));
+        std::memcpy(whole.data() + slice.flat.begin, slice.view.data, slice.view.bytes());
+    }
+}
+
+}  // namespace
+
+JobSpec tiny_job(Architecture architecture) {
+    JobSpec job;
+    job.seed = 42;
+    job.steps = 20;
+    job.model.architecture = architecture;
+    job.model.layers = 2;
+    job.model.hidden_size = 32;
+    job.model.heads = 4;
+    job.model.kv_heads = architecture == Architecture::Llama ? 2 : 4;
+    job.model.head_dim = 8;
+    job.model.ffn_size = architecture == Architecture::Llama ? 96 : 128;
+    job.model.vocab_size = 97;
+    job.model.max_sequence_length = 16;
+    job.model.tie_embeddings = architecture == Architecture::Gpt2;
+    job.training.sequence_length = 16;
+    job.training.micro_batch_size = 2;
+    job.training.global_batch_size = 8;
+    job.precision.compute = DType::F32;
+    job.optimizer.lr = 3e-3;
+    job.schedule.warmup_steps = 5;
+    job.schedule.min_lr = 3e-4;
+    job.data.prefetch_batches = 2;
+    return job;
+}
+
+TrainOutcome train(const TrainSetup& setup) {
+    TrainOutcome outcome;
+    RecordingLog log;
+    std::mutex mutex;
+    const SyntheticLanguage language(setup.job.model.vocab_size, setup.job.seed);
+    const SyntheticStream synthetic(language, setup.job.training.sequence_length);
+    RankOptions options;
+    options.threads = setup.threads;
+    options.isa = detect_cpu_isa();
+    options.late_seed = setup.late_seed;
+    const auto as_rank = [&](World& world, CpuDevice& device) {
+        SystemClock clock;
+        JobSpec job = setup.job;
+        ParallelSpec parallel;
+        Rank rank(device, world, mesh_shape(parallel, world.size()));
+        Training training(rank, job, setup.data != nullptr ? *setup.data : synthetic, setup.validation, clock,
+                          setup.hooks ? setup.hooks(world.rank()) : TrainingHooks{});
+        std::unique_ptr<CheckpointStore> store;
+        std::unique_ptr<RunCheckpoints> checkpoints;
+        Progress start;
+        bool fresh = true;
+        if (setup.files != nullptr) {
+            StoreSettings settings;
+            settings.root = setup.root;
+            settings.run_id = "test-run";
+            settings.attempt = setup.attempt;
+            settings.retention.keep_latest = 100;
+            store = std::make_unique<CheckpointStore>(*setup.files, clock, settings, nullptr, Journal{});
+            checkpoints = std::make_unique<RunCheckpoints>(
+                *store, rank, training, CheckpointContext{"", "", layout_counters(job, rank.mesh)}, log);
+            if (setup.resume) {
+                const auto resumed = checkpoints->resume({*setup.resume, -1}, RunState::Existing);
+                fresh = resumed.report.outcome == LoadOutcome::StartFresh;
+                start = resumed.progress;
+            }
+        }
+        if (fresh) training.state().initialise(job.seed);
+        TrainOutcome ignored;
+        RecordingObserver observer(world.rank() == 0 ? outcome : ignored);
+        StopFlag stop;
+        std::int64_t boundary = start.step;
+        Trainer trainer({training.runner(),
+                         training.train_data(),
+                         training.validation_data(),
+                         world.control(),
+                         checkpoints.get(),
+                         observer,
+                         clock,
+                         log,
+                         [&] {
+                             if (setup.at_boundary) setup.at_boundary(world.rank(), stop, boundary);
+                             ++boundary;
+                         },
+                         {}},
+                        job, start);
+        if (setup.steps > 0) {
+            while (trainer.progress().step < setup.steps) trainer.step();
+            if (checkpoints) checkpoints->save(trainer.progress(), SaveReason::Request);
+        } else {
+            const Exit exit = trainer.run(stop);
+            if (world.rank() == 0) outcome.exit = exit;
+        }
+        rank.communication->synchronize();
+        rank.compute->synchronize();
+        collect(training.state().state_slices(), outcome.state, mutex);
+        if (world.rank() == 0) outcome.progress = trainer.progress();
+        world.control().barrier();
+    };
+    run_ranks(setup.ranks, as_rank, options);
+    outcome.log = log.lines();
+    return outcome;
+}
+
+std::vector<std::string> differing_tensors(const TrainOutcome& a, const TrainOutcome& b, double tolerance,
+                                           const std::vector<std::string>& exempt) {
+    std::vector<std::string> differing;
+    for (const auto& [name, values] : a.state) {
+        if (std::any_of(exempt.begin(), exempt.end(),
+                        [&](const std::string& part) { return name.find(part) != std::string::npos; })) {
+            continue;
+        }
+        const auto other = b.state.find(name);
+        if (other == b.state.end() || other->second.size() != values.size()) {
+            differing.push_back(name + " (missing)");
+            continue;
+        }
+        double largest = 0.0;
+        double difference = 0.0;
+        for (std::size_t index = 0; index < values.size(); ++index) {
+            largest = std::max(largest, std::abs(static_cast<double>(values[index])));
+            difference =
+                std::max(difference, std::abs(static_cast<double>(values[index]) - other->second[index]));
+        }
+        if (!(difference <= tolerance * largest)) differing.push_back(name);
+    }
+    return differing;
+}
+
+}  // namespace trainctl::test

@@ -1,0 +1,66 @@
+// Trains a tiny job on ranks that are threads of this process, through the very objects that `trainctl train`
+// wires.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <map>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "trainctl/base/file_system.h"
+#include "trainctl/train/run_checkpoints.h"
+#include "trainctl/train/trainer.h"
+#include "trainctl/train/training.h"
+
+namespace trainctl::test {
+
+// 2 layers, hidden 32, 4 heads, vocabulary 97, T = 16, fp32; global batch 8, micro-batch 2 on one rank.
+JobSpec tiny_job(Architecture architecture);
+
+struct TrainSetup {
+    JobSpec job;
+    int ranks = 1;
+    int threads = 1;
+    std::optional<std::uint64_t> late_seed;  // streams run as late as events allow
+    std::int64_t steps = 0;                  // train until this many steps are done; 0: job.steps
+    FileSystem* files = nullptr;             // checkpoints go here; nullptr: none are made
+    std::string root;                        // checkpoint root
+    int attempt = 1;
+    std::optional<ResumeMode> resume;    // load the newest first
+    const SampleStream* data = nullptr;  // default: a synthetic language over the job's vocabulary
+    const SampleStream* validation = nullptr;
+    std::function<TrainingHooks(int rank)> hooks;
+    // Called at every rank before training and at every step boundary (Trainer's check).
+    std::function<void(int rank, StopFlag& stop, std::int64_t step)> at_boundary;
+};
+
+struct TracedStep {
+    double loss = 0.0;
+    double grad_norm = 0.0;
+    double lr = 0.0;
+    bool applied = true;
+    bool operator==(const TracedStep& other) const = default;
+};
+
+struct TrainOutcome {
+    Exit exit = Exit::Ok;
+    Progress progress;
+    std::vector<TracedStep> steps;  // of this attempt, as rank 0 saw them
+    std::vector<double> evaluations;
+    std::map<std::string, std::vector<float>>
+        state;  // whole logical tensors: "<name>", "<name>.m", "<name>.v"
+    std::vector<std::string> log;
+};
+
+// The first error of any rank is rethrown after all have ended.
+TrainOutcome train(const TrainSetup& setup);
+
+// Tensors that differ by more than `tolerance` relative to the tensor's largest magnitude; empty: none.
+// `exempt`: substrings of names.
+std::vector<std::string> differing_tensors(const TrainOutcome& a, const TrainOutcome& b, double tolerance,
+                                           const std::vector<std::string>& exempt = {});
+
+}  // namespace trainctl::test
