@@ -1,0 +1,38 @@
+// `trainctl bench step`: whole training steps, judged against the matrix products they are made of, measured
+// in the same run.
+#pragma once
+
+#include <cstdint>
+#include <string>
+
+#include "trainctl/train/training.h"
+
+namespace trainctl {
+
+struct StepBenchOptions {
+    int rounds = 5;  // each: some steps, then the step's products alone; medians are reported
+    int steps_per_round = 2;
+};
+
+struct StepBenchResult {
+    int ranks = 1;
+    int threads = 1;
+    double step_s = 0.0;             // median
+    double tokens_per_s = 0.0;       // all ranks
+    double model_flops_per_s = 0.0;  // all ranks
+    double gemm_s = 0.0;             // median time of one step's products alone, this rank
+    double gemm_flops_per_s = 0.0;   // total FLOP / total time of the products, all ranks (rank 0's x ranks)
+    double gemm_share = 0.0;         // model_flops_per_s / gemm_flops_per_s
+    double loss_first = 0.0;
+    double loss_last = 0.0;  // on one repeated batch: must fall
+    PhaseSeconds phases;     // of the median step
+};
+
+// Collective. The job's model, batch and precision; tokens are random but fixed. Verifies that the loss on
+// the repeated batch falls (Exit::Internal otherwise): a step that computes nothing is not fast.
+StepBenchResult bench_step(Rank& rank, const JobSpec& job, Clock& clock, const StepBenchOptions& options);
+
+std::string describe(const StepBenchResult& result);
+std::string to_json(const StepBenchResult& result);
+
+}  // namespace trainctl

@@ -1,0 +1,134 @@
+#include "trainctl/bench/step_bench.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <vector>
+
+#include "trainctl/base/philox.h"
+#include "trainctl/base/text.h"
+#include "trainctl/bench/matmul_recorder.h"
+#include "trainctl/config/model_math.h"
+
+namespace trainctl {
+namespace {
+
+// Random tokens, the same batch in every step, so that the loss must fall quickly if the step really trains.
+class RepeatedBatch final : public SampleStream {
+  public:
+    RepeatedBatch(const JobSpec& job) : job_(job) {}
+    [[nodiscard]] std::int64_t sequence_length() const override { return job_.training.sequence_length; }
+    [[nodiscard]] std::optional<std::int64_t> samples() const override { return std::nullopt; }
+    void read(std::int64_t sample, std::span<std::int32_t> window) const override {
+        const auto row = static_cast<std::uint64_t>(sample % job_.training.global_batch_size);
+        for (std::size_t t = 0; t < window.size(); ++t) {
+            const std::uint32_t bits = philox4x32(philox_key(job_.seed), t, row)[0];
+            window[t] = static_cast<std::int32_t>(bits % static_cast<std::uint32_t>(job_.model.vocab_size));
+        }
+    }
+
+  private:
+    const JobSpec& job_;
+};
+
+double median(std::vector<double> values) {
+    std::sort(values.begin(), values.end());
+    const std::size_t half = values.size() / 2;
+    return values.size() % 2 == 1 ? values[half] : 0.5 * (values[half - 1] + values[half]);
+}
+
+}  // namespace
+
+StepBenchResult bench_step(Rank& rank, const JobSpec& job, Clock& clock, const StepBenchOptions& options) {
+    MatmulRecorder recorder(rank.backend->ops().matmul);
+    TrainingHooks hooks;
+    hooks.wrap_ops = [&recorder](Ops ops) {
+        return Ops{recorder,      ops.norm, ops.attention, ops.elementwise,
+                   ops.embedding, ops.loss, ops.optimizer};
+    };
+    const RepeatedBatch data(job);
+    Training training(rank, job, data, nullptr, clock, hooks);
+    training.state().initialise(job.seed);
+
+    Progress progress;
+    const auto take_step = [&] {
+        training.runner().fetch(training.train_data(), progress, [] { return false; });
+        const StepResult result = training.runner().step(training.train_data(), progress);
+        progress.advance(job.training.global_batch_size,
+                         job.training.global_batch_size * job.training.sequence_length, result.applied);
+        return result;
+    };
+    StepBenchResult result;
+    result.loss_first = take_step().loss;  // also warms caches and JIT
+    recorder.start();
+    take_step();
+    MatmulReplay products(rank.device, rank.backend->ops().matmul, recorder.stop());
+    products.run(*rank.compute);
+
+    std::vector<double> step_times;
+    std::vector<double> gemm_times;
+    std::vector<StepResult> steps;
+    for (int round = 0; round < options.rounds; ++round) {
+        rank.world.control().barrier();
+        for (int step = 0; step < options.steps_per_round; ++step) {
+            steps.push_back(take_step());
+            step_times.push_back(steps.back().seconds);
+        }
+        rank.world.control().barrier();
+        const double began = clock.monotonic_s();
+        products.run(*rank.compute);
+        gemm_times.push_back(clock.monotonic_s() - began);
+    }
+    result.ranks = rank.world.size();
+    result.threads = rank.device.threads();
+    result.step_s = median(step_times);
+    result.gemm_s = median(gemm_times);
+    result.loss_last = steps.back().loss;
+    const auto closest =
+        std::min_element(steps.begin(), steps.end(), [&](const StepResult& a, const StepResult& b) {
+            return std::abs(a.seconds - result.step_s) < std::abs(b.seconds - result.step_s);
+        });
+    result.phases = closest->phases;
+    const auto tokens = static_cast<double>(job.training.global_batch_size * job.training.sequence_length);
+    result.tokens_per_s = tokens / result.step_s;
+    result.model_flops_per_s = result.tokens_per_s * flops_per_token(job.model, job.training.sequence_length);
+    result.gemm_flops_per_s = products.flops() / result.gemm_s * static_cast<double>(result.ranks);
+    result.gemm_share = result.model_flops_per_s / result.gemm_flops_per_s;
+    if (!(result.loss_last < result.loss_first)) {
+        fail(Exit::Internal,
+             fmt::format("bench step: the loss on one repeated batch should fall, it went from {} to {}",
+                         result.loss_first, result.loss_last));
+    }
+    return result;
+}
+
+std::string describe(const StepBenchResult& result) {
+    return fmt::format(
+        "step            {:.4f} s on {} rank(s) x {} thread(s)\n"
+        "tokens/s        {:.1f}\n"
+        "model FLOP/s    {}\n"
+        "GEMM FLOP/s     {} (the step's own products alone, same run)\n"
+        "gemm_share      {:.1f} %\n"
+        "phases          data {:.4f} s, forward {:.4f} s, backward {:.4f} s, exposed communication {:.4f} s, "
+        "optimizer {:.4f} s\n"
+        "loss            {:.4f} -> {:.4f} on one repeated batch\n",
+        result.step_s, result.ranks, result.threads, result.tokens_per_s,
+        format_count(result.model_flops_per_s), format_count(result.gemm_flops_per_s),
+        100.0 * result.gemm_share, result.phases.data, result.phases.forward, result.phases.backward,
+        result.phases.communication, result.phases.optimizer, result.loss_first, result.loss_last);
+}
+
+std::string to_json(const StepBenchResult& result) {
+    return fmt::format(
+        R"({{"type":"bench_step","v":1,"ranks":{},"threads":{},"step_s":{},"tokens_per_s":{},"model_flops_per_s":{},)"
+        R"("gemm_s":{},"gemm_flops_per_s":{},"gemm_share":{},"loss_first":{},"loss_last":{},"data_s":{},"forward_s":{},)"
+        R"("backward_s":{},"communication_s":{},"optimizer_s":{}}})",
+        result.ranks, result.threads, json_number(result.step_s), json_number(result.tokens_per_s),
+        json_number(result.model_flops_per_s), json_number(result.gemm_s),
+        json_number(result.gemm_flops_per_s), json_number(result.gemm_share), json_number(result.loss_first),
+        json_number(result.loss_last), json_number(result.phases.data), json_number(result.phases.forward),
+        json_number(result.phases.backward), json_number(result.phases.communication),
+        json_number(result.phases.optimizer));
+}
+
+}  // namespace trainctl

@@ -1,0 +1,90 @@
+#include <CLI/CLI.hpp>
+#include <memory>
+
+#include "cli/job_options.h"
+#include "cli/rank_errors.h"
+#include "cli/rank_main.h"
+#include "trainctl/bench/step_bench.h"
+#include "trainctl/config/load.h"
+
+namespace trainctl {
+namespace {
+
+struct StepOptions {
+    std::string preset = "gpt2-124m";
+    std::int64_t micro_batch = 4;
+    std::int64_t accumulation = 1;
+    std::int64_t sequence = 256;
+    std::string compute = "bf16";
+    std::int64_t zero_stage = 1;
+    std::int64_t threads = 0;
+    StepBenchOptions bench;
+};
+
+// The benchmark's job is an ordinary job: it is checked like one.
+JobSpec bench_job(const StepOptions& options, std::int64_t ranks) {
+    const std::string text =
+        "[job]\nname = \"bench\"\nrun_dir = \"unused\"\nsteps = 1000000\n[data]\ntrain = [\"unused\"]\n";
+    const std::int64_t global = options.micro_batch * options.accumulation * ranks;
+    LoadOptions load;
+    load.world_size = ranks;
+    load.set = {"model.preset=\"" + options.preset + "\"",
+                "training.micro_batch_size=" + std::to_string(options.micro_batch),
+                "training.global_batch_size=" + std::to_string(global),
+                "training.sequence_length=" + std::to_string(options.sequence),
+                "precision.compute=\"" + options.compute + "\"",
+                "memory.zero_stage=" + std::to_string(options.zero_stage),
+                "schedule.kind=\"constant\"",
+                "device.threads=" + (options.threads > 0 ? std::to_string(options.threads) : "\"auto\"")};
+    return job_or_fail(load_job_text(text, "bench job", load));
+}
+
+void add_step(CLI::App& bench, Invocation& invocation) {
+    auto options = std::make_shared<StepOptions>();
+    CLI::App* command = bench.add_subcommand("step",
+                                             "Whole training steps against the step's own matrix products, "
+                                             "both measured in this run (gemm_share)");
+    command->add_option("--preset", options->preset, "model")->capture_default_str();
+    command->add_option("--micro-batch", options->micro_batch, "samples")
+        ->capture_default_str()
+        ->check(CLI::PositiveNumber);
+    command->add_option("--accumulation", options->accumulation, "micro-batches per step")
+        ->capture_default_str()
+        ->check(CLI::PositiveNumber);
+    command->add_option("--sequence", options->sequence, "tokens")
+        ->capture_default_str()
+        ->check(CLI::PositiveNumber);
+    command->add_option("--compute", options->compute, "bf16 or fp32")->capture_default_str();
+    command->add_option("--zero-stage", options->zero_stage, "0, 1 or 2")->capture_default_str();
+    command->add_option("--threads", options->threads, "per rank; 0: the rank's share of the cores");
+    command->add_option("--rounds", options->bench.rounds, "medians are over these")
+        ->capture_default_str()
+        ->check(CLI::PositiveNumber);
+    command->add_option("--steps", options->bench.steps_per_round, "per round")
+        ->capture_default_str()
+        ->check(CLI::PositiveNumber);
+    add_json_flag(*command, invocation);
+    command->callback([&invocation, options] {
+        invocation.action = [&invocation, options] {
+            const JobSpec job = bench_job(*options, environment_ranks());
+            RankSettings settings;
+            settings.device = job.device;
+            return rank_main(invocation, settings, [&](RankContext& context) {
+                Rank rank(context.device, context.world, mesh_shape(job.parallel, context.world.size()));
+                const StepBenchResult result = bench_step(rank, job, invocation.clock, options->bench);
+                if (context.world.rank() == 0) print_result(invocation, describe(result), to_json(result));
+                return Exit::Ok;
+            });
+        };
+    });
+}
+
+}  // namespace
+
+void add_bench_commands(CLI::App& app, Invocation& invocation) {
+    CLI::App* bench = app.add_subcommand("bench", "Measure this machine with the code that trains on it");
+    bench->require_subcommand(1);
+    add_step(*bench, invocation);
+}
+
+}  // namespace trainctl

@@ -1,0 +1,61 @@
+#include "cli/rank_errors.h"
+
+#include <fmt/format.h>
+#include <unistd.h>
+
+#include <cstdlib>
+
+#include "trainctl/base/text.h"
+
+namespace trainctl {
+namespace {
+
+int environment_number(std::initializer_list<const char*> names, int otherwise) {
+    for (const char* name : names) {
+        if (const char* text = std::getenv(name)) return std::atoi(text);
+    }
+    return otherwise;
+}
+
+void write_stderr(std::string_view text) {
+    while (!text.empty()) {
+        const ssize_t written = ::write(STDERR_FILENO, text.data(), text.size());
+        if (written <= 0) return;
+        text.remove_prefix(static_cast<std::size_t>(written));
+    }
+}
+
+void write_error(const Error& error, const std::string& origin, OutputFormat format) {
+    std::string text = origin + error.what();
+    if (error.code() == Exit::Internal) {
+        text += fmt::format("\n  at {}:{}; this is a defect of trainctl: please report it with this text",
+                            error.where().file, error.where().line);
+    }
+    if (format == OutputFormat::Json) {
+        write_stderr(fmt::format("{{\"error\":{{\"code\":{},\"message\":{}}},\"exit\":{}}}\n",
+                                 json_quote(exit_name(error.code())), json_quote(text),
+                                 static_cast<int>(error.code())));
+        return;
+    }
+    // Several collected problems bring their own "error:" lines.
+    write_stderr((text.starts_with("error:") ? "" : "error: ") + text + (text.ends_with('\n') ? "" : "\n"));
+}
+
+}  // namespace
+
+int environment_rank() {
+    return environment_number({"OMPI_COMM_WORLD_RANK", "PMIX_RANK", "SLURM_PROCID"}, 0);
+}
+
+int environment_ranks() { return environment_number({"OMPI_COMM_WORLD_SIZE", "SLURM_NTASKS"}, 1); }
+
+void report_error(const Error& error, OutputFormat format) {
+    if (dynamic_cast<const ReportedError*>(&error) != nullptr) return;
+    if (environment_rank() == 0) write_error(error, "", format);
+}
+
+void report_rank_error(const Error& error, int rank, const std::string& host, OutputFormat format) {
+    write_error(error, fmt::format("[rank {} {}] ", rank, host), format);
+}
+
+}  // namespace trainctl

@@ -1,0 +1,34 @@
+// The frame around everything that runs on ranks: signals, device, world, and one message when something
+// fails.
+#pragma once
+
+#include <functional>
+
+#include "cli/command.h"
+#include "trainctl/base/log.h"
+#include "trainctl/config/job_spec.h"
+#include "trainctl/train/stop_flag.h"
+#include "trainctl/train/training.h"
+
+namespace trainctl {
+
+// What a rank's body works with.
+struct RankContext {
+    Invocation& invocation;
+    CpuDevice& device;
+    World& world;
+    StopFlag& stop;
+    Log& log;
+};
+
+struct RankSettings {
+    DeviceSpec device;
+    double timeout_s = 600.0;
+};
+
+// Starts this process as one rank and runs `body`. An Error that leaves body ends all ranks within seconds;
+// the user sees one message, with the failing rank and its host in front.
+Exit rank_main(Invocation& invocation, const RankSettings& settings,
+               const std::function<Exit(RankContext&)>& body);
+
+}  // namespace trainctl

@@ -1,0 +1,47 @@
+// Rank 0's hold on the run directory for the length of one attempt.
+#pragma once
+
+#include <memory>
+#include <string>
+
+#include "cli/rank_main.h"
+#include "trainctl/checkpoint/resume.h"
+#include "trainctl/rundir/journal.h"
+#include "trainctl/rundir/lease.h"
+#include "trainctl/rundir/process_identity.h"
+#include "trainctl/rundir/run_identity.h"
+
+namespace trainctl {
+
+// Exists at rank 0 only. Holds the lease until destroyed.
+class RunDirectory {
+  public:
+    // Exit::Fenced naming the owner if somebody runs in it; Exit::Usage if the run exists and `resume` is
+    // Never.
+    RunDirectory(Invocation& invocation, Log& log, const JobSpec& job, ResumeMode resume);
+    ~RunDirectory();
+    RunDirectory(const RunDirectory&) = delete;
+    RunDirectory& operator=(const RunDirectory&) = delete;
+
+    [[nodiscard]] const RunLayout& layout() const { return layout_; }
+    [[nodiscard]] int attempt() const { return lease_->attempt(); }
+    [[nodiscard]] const RunIdentity& identity() const { return identity_; }
+    [[nodiscard]] RunState state() const { return state_; }
+    [[nodiscard]] const Journal& history() const { return history_; }
+    JournalWriter& journal() { return *journal_; }
+    // Exit::Fenced once the lease was lost or a newer attempt was claimed.
+    void check();
+
+  private:
+    Invocation& invocation_;
+    RunLayout layout_;
+    std::unique_ptr<ProcessTable> processes_;
+    RunState state_ = RunState::New;
+    Journal history_;
+    std::unique_ptr<Lease> lease_;
+    std::unique_ptr<LeaseKeeper> keeper_;
+    RunIdentity identity_;
+    std::unique_ptr<JournalWriter> journal_;
+};
+
+}  // namespace trainctl

@@ -1,0 +1,114 @@
+#include <fmt/format.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <CLI/CLI.hpp>
+#include <cstdlib>
+#include <memory>
+
+#include "cli/rank_main.h"
+#include "trainctl/base/error.h"
+#include "trainctl/observe/step_line.h"
+#include "trainctl/rundir/layout.h"
+#include "trainctl/train/smoke.h"
+
+namespace trainctl {
+namespace {
+
+struct SmokeCommandOptions {
+    std::uint64_t seed = 1234;
+    std::string directory;
+    std::int64_t threads = 0;
+};
+
+// A directory of rank 0 that goes away with the process.
+class TemporaryDirectory {
+  public:
+    explicit TemporaryDirectory(FileSystem& files) : files_(files) {
+        const char* base = std::getenv("TMPDIR");
+        path_ = join_path(base == nullptr ? "/tmp" : base, "trainctl-smoke-XXXXXX");
+        if (mkdtemp(path_.data()) == nullptr) {
+            fail(Exit::Resource,
+                 fmt::format("cannot make a directory like {}: set TMPDIR or give --directory", path_));
+        }
+    }
+    ~TemporaryDirectory() {
+        try {
+            remove_tree(path_);
+        } catch (const Error&) {
+            // Left behind in the temporary directory: nothing depends on it.
+        }
+    }
+    TemporaryDirectory(const TemporaryDirectory&) = delete;
+    TemporaryDirectory& operator=(const TemporaryDirectory&) = delete;
+    [[nodiscard]] const std::string& path() const { return path_; }
+
+  private:
+    void remove_tree(const std::string& directory) {
+        for (const std::string& name : files_.list(directory)) {
+            const std::string path = join_path(directory, name);
+            const auto status = files_.status(path);
+            if (status && status->directory) {
+                remove_tree(path);
+            } else {
+                files_.remove_file(path);
+            }
+        }
+        files_.remove_directory(directory);
+    }
+
+    FileSystem& files_;
+    std::string path_;
+};
+
+Exit smoke(RankContext& context, const SmokeCommandOptions& options) {
+    const bool speaks = context.world.rank() == 0;
+    std::unique_ptr<TemporaryDirectory> temporary;
+    std::string directory = options.directory;
+    if (directory.empty() && speaks) {
+        temporary = std::make_unique<TemporaryDirectory>(context.invocation.files);
+        directory = temporary->path();
+    }
+    SmokeOptions smoke_options;
+    smoke_options.seed = options.seed;
+    smoke_options.directory = context.world.control().broadcast(directory);
+    StepLine line(choose_progress_style(), 10, 10.0);
+    smoke_options.progress = [&line](const StepRecord& record) { line.show(record); };
+
+    ParallelSpec parallel;
+    Rank rank(context.device, context.world, mesh_shape(parallel, context.world.size()));
+    const SmokeReport report =
+        run_smoke(rank, context.invocation.files, context.invocation.clock, context.log, smoke_options);
+    line.finish();
+    if (speaks) print_result(context.invocation, describe(report), to_json(report));
+    context.world.control().barrier();  // the directory goes away only when nobody reads it any more
+    return report.passed() ? Exit::Ok : Exit::Diverged;
+}
+
+}  // namespace
+
+void add_smoke_command(CLI::App& app, Invocation& invocation) {
+    auto options = std::make_shared<SmokeCommandOptions>();
+    CLI::App* command = app.add_subcommand("smoke",
+                                           "Train 100 steps of a small model on a synthetic language of "
+                                           "known entropy and judge the result; alone or "
+                                           "under mpirun. Needs no files");
+    command->add_option("--seed", options->seed, "of the language and the weights")->capture_default_str();
+    command->add_option(
+        "--directory", options->directory,
+        "where the checkpoint check writes; must be shared by all hosts. Default: a temporary one");
+    command->add_option("--threads", options->threads, "per rank; 0: the rank's share of the cores")
+        ->check(CLI::NonNegativeNumber);
+    add_json_flag(*command, invocation);
+    command->callback([&invocation, options] {
+        invocation.action = [&invocation, options] {
+            RankSettings settings;
+            settings.device.threads = options->threads;
+            settings.timeout_s = 60.0;
+            return rank_main(invocation, settings,
+                             [options](RankContext& context) { return smoke(context, *options); });
+        };
+    });
+}
+
+}  // namespace trainctl

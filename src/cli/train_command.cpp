@@ -1,0 +1,45 @@
+#include <CLI/CLI.hpp>
+#include <memory>
+
+#include "cli/job_options.h"
+#include "cli/rank_errors.h"
+#include "cli/rank_main.h"
+#include "cli/train_run.h"
+
+namespace trainctl {
+
+void add_train_command(CLI::App& app, Invocation& invocation) {
+    struct Options {
+        JobOptions job;
+        TrainOptions train;
+        std::string resume = "never";
+    };
+    auto options = std::make_shared<Options>();
+    CLI::App* command = app.add_subcommand("train",
+                                           "Train a job: alone, or as one rank under mpirun or srun. "
+                                           "SIGTERM, SIGINT or SIGUSR1: save after the step and "
+                                           "exit 3; SIGUSR2: save and go on");
+    command->add_option("JOB", options->job.path, "job file (TOML)")->required();
+    command->add_option("--set", options->job.set, "key=value, wins over the file; repeatable");
+    command
+        ->add_option(
+            "--resume", options->resume,
+            "never: refuse an existing run; auto: newest complete checkpoint; STEP: exactly that one")
+        ->capture_default_str();
+    command->add_option("--allow-change", options->train.allowed_changes,
+                        "key that may differ from the checkpoint's job (schedule and length); repeatable");
+    add_json_flag(*command, invocation);
+    command->callback([&invocation, options] {
+        invocation.action = [&invocation, options] {
+            options->train.resume = parse_resume(options->resume);
+            const JobSpec job = load_job_or_fail(invocation.files, options->job, environment_ranks());
+            RankSettings settings;
+            settings.device = job.device;
+            settings.timeout_s = job.communication.timeout_s;
+            return rank_main(invocation, settings,
+                             [&](RankContext& context) { return train_run(context, job, options->train); });
+        };
+    });
+}
+
+}  // namespace trainctl

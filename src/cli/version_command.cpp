@@ -1,0 +1,38 @@
+#include <dnnl_version.h>
+#include <fmt/format.h>
+
+#include "cli/command.h"
+#include "trainctl/base/build_info.h"
+#include "trainctl/base/text.h"
+#include "trainctl/comm/world.h"
+#include "trainctl/device/cpu_device.h"
+
+namespace trainctl {
+
+void add_version_command(CLI::App& app, Invocation& invocation) {
+    CLI::App* command =
+        app.add_subcommand("version", "What this binary was built from, and what it can use here");
+    add_json_flag(*command, invocation);
+    command->callback([&invocation] {
+        invocation.action = [&invocation] {
+            const BuildInfo build = build_info();
+            const std::string onednn =
+                fmt::format("{}.{}.{}", DNNL_VERSION_MAJOR, DNNL_VERSION_MINOR, DNNL_VERSION_PATCH);
+            const std::string isa = cpu_isa_name(detect_cpu_isa());
+            print_result(
+                invocation,
+                fmt::format("trainctl {} ({}, {}, {})\n  cpu   {} kernels, oneDNN {}\n  cuda  not in this "
+                            "build\n  mpi   {}\n",
+                            build.version, build.revision, build.build_type, build.compiler, isa, onednn,
+                            mpi_library_version()),
+                fmt::format(
+                    R"({{"version":{},"revision":{},"build_type":{},"compiler":{},"cpu_isa":{},"onednn":{},"cuda":null,"mpi":{}}})",
+                    json_quote(build.version), json_quote(build.revision), json_quote(build.build_type),
+                    json_quote(build.compiler), json_quote(isa), json_quote(onednn),
+                    json_quote(mpi_library_version())));
+            return Exit::Ok;
+        };
+    });
+}
+
+}  // namespace trainctl
