@@ -106,16 +106,16 @@ std::string describe(const StepBenchResult& result) {
     return fmt::format(
         "step            {:.4f} s on {} rank(s) x {} thread(s)\n"
         "tokens/s        {:.1f}\n"
-        "model FLOP/s    {}\n"
-        "GEMM FLOP/s     {} (the step's own products alone, same run)\n"
+        "model           {:.1f} GFLOP/s\n"
+        "products alone  {:.1f} GFLOP/s (the step's own, same run)\n"
         "gemm_share      {:.1f} %\n"
         "phases          data {:.4f} s, forward {:.4f} s, backward {:.4f} s, exposed communication {:.4f} s, "
         "optimizer {:.4f} s\n"
         "loss            {:.4f} -> {:.4f} on one repeated batch\n",
-        result.step_s, result.ranks, result.threads, result.tokens_per_s,
-        format_count(result.model_flops_per_s), format_count(result.gemm_flops_per_s),
-        100.0 * result.gemm_share, result.phases.data, result.phases.forward, result.phases.backward,
-        result.phases.communication, result.phases.optimizer, result.loss_first, result.loss_last);
+        result.step_s, result.ranks, result.threads, result.tokens_per_s, result.model_flops_per_s / 1e9,
+        result.gemm_flops_per_s / 1e9, 100.0 * result.gemm_share, result.phases.data, result.phases.forward,
+        result.phases.backward, result.phases.communication, result.phases.optimizer, result.loss_first,
+        result.loss_last);
 }
 
 std::string to_json(const StepBenchResult& result) {

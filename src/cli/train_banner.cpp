@@ -11,8 +11,6 @@ std::string start_banner(const JobSpec& job, const Rank& rank, const Training& t
                          const std::string& data, double peak_flops_per_s) {
     const BatchLayout layout = batch_layout(job, rank.mesh);
     const DeviceInfo device = rank.device.info();
-    const std::uint64_t allocated = rank.device.memory_use().device_bytes;
-    const std::uint64_t planned = training.plan().device_bytes();
     std::string text = fmt::format("run {} in {}\n", job.name, job.run_dir);
     text += fmt::format(
         "  world      {} ranks = data {} x tensor {} x pipeline {}, ZeRO stage {}, {} gradient bucket(s)\n",
@@ -29,19 +27,22 @@ std::string start_banner(const JobSpec& job, const Rank& rank, const Training& t
         format_count(static_cast<double>(layout.global_batch * job.training.sequence_length)), job.steps);
     text += fmt::format("  precision  {} compute, f32 master, moments and gradients, {} reduction\n",
                         dtype_name(job.precision.compute), dtype_name(job.communication.reduce_dtype));
-    text += fmt::format("  device     {} ({}), {} kernels, {} thread(s), peak {}FLOP/s measured\n",
-                        device.kind, device.name, device.isa, device.threads, format_count(peak_flops_per_s));
-    text += fmt::format("{}", describe_memory(training.plan().memory));
-    text +=
-        fmt::format("  the allocator holds {} bytes: {}\n", allocated,
-                    allocated == planned ? "as planned"
-                                         : fmt::format("{} bytes of communication staging beyond the plan",
-                                                       static_cast<std::int64_t>(allocated - planned)));
+    text += fmt::format("  device     {} ({}), {} kernels, {} thread(s), peak {:.1f} GFLOP/s measured\n",
+                        device.kind, device.name, device.isa, device.threads, peak_flops_per_s / 1e9);
+    text += describe_memory(training.plan().memory);
     text += data;
     text += rank.world.size() > 1 ? "  to stop: kill -USR1 the mpirun process (saves after the step, exit "
                                     "3); INT and TERM leave ranks under a second"
                                   : "  to stop: INT, TERM or USR1 (saves after the step, exit 3)";
     return text;
+}
+
+std::string memory_verdict(const Training& training, std::uint64_t allocated) {
+    const std::uint64_t planned = training.plan().device_bytes();
+    if (allocated == planned)
+        return fmt::format("after one step the allocator holds {} bytes, as planned", allocated);
+    return fmt::format("after one step the allocator holds {} bytes, {} were planned: please report it",
+                       allocated, planned);
 }
 
 }  // namespace trainctl

@@ -187,6 +187,9 @@ Exit train_run(RankContext& context, const JobSpec& job, const TrainOptions& opt
                          record.peak_flops_per_s = peak * context.world.size();
                          record.device_bytes = context.device.memory_use().device_bytes;
                          record.host_bytes = resident_bytes(files);
+                         if (first_rank && record.step == resumed.progress.step + 1) {
+                             context.log.info(memory_verdict(*training, record.device_bytes));
+                         }
                      }},
                     job, resumed.progress);
     const Exit exit = trainer.run(context.stop);
