@@ -8,6 +8,7 @@
 #include "trainctl/base/philox.h"
 #include "trainctl/base/text.h"
 #include "trainctl/bench/matmul_recorder.h"
+#include "trainctl/bench/median.h"
 #include "trainctl/config/model_math.h"
 
 namespace trainctl {
@@ -30,12 +31,6 @@ class RepeatedBatch final : public SampleStream {
   private:
     const JobSpec& job_;
 };
-
-double median(std::vector<double> values) {
-    std::sort(values.begin(), values.end());
-    const std::size_t half = values.size() / 2;
-    return values.size() % 2 == 1 ? values[half] : 0.5 * (values[half - 1] + values[half]);
-}
 
 }  // namespace
 

@@ -61,18 +61,13 @@ class ProductCache {
 
   private:
     struct Entry;
-    struct Grid;
 
-    Entry& entry(const Product& product, int threads);
-    void execute(Entry& entry, const Product& product, const ProductOperands& operands,
-                 std::byte* scratch) const;
-    // Pieces of `product` for one thread each; empty where oneDNN's own threads serve.
-    [[nodiscard]] Grid grid(const Product& product) const;
-    void run_grid(const Grid& parts, const Product& product, const ProductOperands& operands,
-                  std::byte* scratch);
+    [[nodiscard]] int threads_for(const Product& product) const;
+    Entry& entry(const Product& product);
 
     int threads_;
     dnnl::engine engine_;
+    dnnl::stream stream_;
     std::mutex mutex_;
     std::map<Product, std::unique_ptr<Entry>> entries_;
 };
