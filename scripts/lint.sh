@@ -1,8 +1,9 @@
 #!/usr/bin/env bash
 # clang-format on every source file, clang-tidy on src/ and include/.
 #
-#   scripts/lint.sh [--changed | --all] [--fix-format]
+#   scripts/lint.sh [--changed | --all] [--deep] [--fix-format]
 #
+# --deep: the static analyzer as well, which takes about six times as long.
 # --changed (default): clang-tidy looks at what differs from the merge base with origin/main (or with
 # TRAINCTL_LINT_BASE), and at everything if there is no such base or it is the current commit.
 source "$(dirname "$0")/common.sh"
@@ -10,12 +11,14 @@ cd "$root"
 
 scope=changed
 fix=no
+export TRAINCTL_TIDY_EXTRA=
 for option in "$@"; do
     case "$option" in
         --changed) scope=changed ;;
         --all) scope=all ;;
         --fix-format) fix=yes ;;
-        *) printf 'usage: lint.sh [--changed | --all] [--fix-format]\n' >&2; exit 2 ;;
+        --deep) TRAINCTL_TIDY_EXTRA=--checks=clang-analyzer-*,-clang-analyzer-optin.performance.Padding ;;
+        *) printf 'usage: lint.sh [--changed | --all] [--deep] [--fix-format]\n' >&2; exit 2 ;;
     esac
 done
 for tool in clang-format-14 clang-tidy-14; do
@@ -78,7 +81,7 @@ say "clang-tidy on ${#units[@]} of ${#wanted[@]} files"
 if [ ${#units[@]} -gt 0 ]; then
     # Each file's warnings appear together; the count of suppressed ones in system headers is noise.
     printf '%s\0' "${units[@]}" | xargs -0 -n 1 -P "$(cores)" \
-        sh -c 'out=$(clang-tidy-14 --quiet -p build --extra-arg=-Wno-unknown-warning-option "$1" 2>/dev/null) ||
+        sh -c 'out=$(clang-tidy-14 --quiet -p build $TRAINCTL_TIDY_EXTRA --extra-arg=-Wno-unknown-warning-option "$1" 2>/dev/null) ||
                { printf "%s\n" "$out"; exit 1; }' tidy || status=1
 fi
 [ "$status" -eq 0 ] && say "lint: clean"

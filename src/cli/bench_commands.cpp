@@ -4,6 +4,7 @@
 #include "cli/job_options.h"
 #include "cli/rank_errors.h"
 #include "cli/rank_main.h"
+#include "trainctl/bench/comm_bench.h"
 #include "trainctl/bench/step_bench.h"
 #include "trainctl/config/load.h"
 
@@ -79,11 +80,38 @@ void add_step(CLI::App& bench, Invocation& invocation) {
     });
 }
 
+void add_comm(CLI::App& bench, Invocation& invocation) {
+    auto options = std::make_shared<CommBenchOptions>();
+    CLI::App* command = bench.add_subcommand(
+        "comm", "Collectives between the ranks, every result checked, against copying the same bytes");
+    command->add_option("--elements", options->elements, "f32 elements of the whole tensor; several sizes")
+        ->capture_default_str()
+        ->check(CLI::PositiveNumber);
+    command->add_option("--repetitions", options->repetitions, "medians are over these")
+        ->capture_default_str()
+        ->check(CLI::PositiveNumber);
+    add_json_flag(*command, invocation);
+    command->callback([&invocation, options] {
+        invocation.action = [&invocation, options] {
+            return rank_main(invocation, RankSettings{}, [&](RankContext& context) {
+                Rank rank(context.device, context.world, mesh_shape(ParallelSpec{}, context.world.size()));
+                const std::vector<CommBenchRow> rows = bench_comm(rank, invocation.clock, *options);
+                const int ranks = context.world.size();
+                if (context.world.rank() == 0) {
+                    print_result(invocation, describe(rows, ranks), to_json(rows, ranks));
+                }
+                return Exit::Ok;
+            });
+        };
+    });
+}
+
 }  // namespace
 
 void add_bench_commands(CLI::App& app, Invocation& invocation) {
     CLI::App* bench = app.add_subcommand("bench", "Measure this machine with the code that trains on it");
     bench->require_subcommand(1);
+    add_comm(*bench, invocation);
     add_step(*bench, invocation);
 }
 

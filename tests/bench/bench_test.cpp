@@ -1,0 +1,94 @@
+// Benchmarks compute what they claim; how fast is not a test's business.
+#include <nlohmann/json.hpp>
+
+#include "support/catch.h"
+#include "support/run_ranks.h"
+#include "trainctl/bench/comm_bench.h"
+#include "trainctl/bench/matmul_recorder.h"
+#include "trainctl/bench/median.h"
+#include "trainctl/bench/step_bench.h"
+#include "trainctl/config/model_math.h"
+
+using namespace trainctl;
+using namespace trainctl::test;
+
+namespace {
+
+JobSpec bench_job(int ranks) {
+    JobSpec job;
+    job.steps = 1000;
+    job.model.architecture = Architecture::Gpt2;
+    job.model.layers = 2;
+    job.model.hidden_size = 64;
+    job.model.heads = 4;
+    job.model.kv_heads = 4;
+    job.model.head_dim = 16;
+    job.model.ffn_size = 256;
+    job.model.vocab_size = 128;
+    job.model.max_sequence_length = 32;
+    job.model.tie_embeddings = true;
+    job.training.sequence_length = 32;
+    job.training.micro_batch_size = 2;
+    job.training.global_batch_size = 2 * ranks;
+    job.schedule.kind = ScheduleKind::Constant;
+    job.optimizer.lr = 1e-2;
+    return job;
+}
+
+}  // namespace
+
+TEST_CASE("the median of odd and even counts") {
+    CHECK(median({3.0}) == 3.0);
+    CHECK(median({9.0, 1.0, 2.0}) == 2.0);
+    CHECK(median({4.0, 1.0, 2.0, 9.0}) == 3.0);
+}
+
+TEST_CASE("bench comm verifies every collective on one, two and three ranks") {
+    for (const int ranks : {1, 2, 3}) {
+        const auto results =
+            collect_ranks<std::vector<CommBenchRow>>(ranks, [](World& world, CpuDevice& device) {
+                SystemClock clock;
+                Rank rank(device, world, mesh_shape(ParallelSpec{}, world.size()));
+                CommBenchOptions options;
+                options.elements = {1, 1000, 70'000};
+                options.repetitions = 2;
+                return bench_comm(rank, clock, options);
+            });
+        for (const auto& rows : results) {
+            REQUIRE(rows.size() == 12);
+            for (const CommBenchRow& row : rows) {
+                CHECK(row.seconds > 0.0);
+                CHECK(row.bytes % static_cast<std::int64_t>(ranks * sizeof(float)) == 0);
+            }
+        }
+        const auto json = nlohmann::json::parse(to_json(results.front(), ranks));
+        CHECK(json["rows"].size() == 12);
+    }
+}
+
+TEST_CASE("bench step trains, and its products are those of the model's FLOPs") {
+    for (const int ranks : {1, 2}) {
+        const auto results = collect_ranks<StepBenchResult>(ranks, [](World& world, CpuDevice& device) {
+            SystemClock clock;
+            Rank rank(device, world, mesh_shape(ParallelSpec{}, world.size()));
+            StepBenchOptions options;
+            options.rounds = 3;
+            return bench_step(rank, bench_job(world.size()), clock, options);
+        });
+        const StepBenchResult& result = results.front();
+        CHECK(result.loss_last < result.loss_first);
+        CHECK(result.gemm_share > 0.0);
+        // Products alone are the model's FLOPs without attention; nothing is counted twice or forgotten.
+        const JobSpec job = bench_job(ranks);
+        const double tokens =
+            static_cast<double>(job.training.micro_batch_size * job.training.sequence_length);
+        const double attention = 6.0 * 2 * 4 * 16 * 32;
+        const double expected = tokens * (flops_per_token(job.model, 32) - attention);
+        const double measured = result.gemm_flops_per_s / ranks * result.gemm_s;
+        // The products run over the padded vocabulary (here: none) and leave out norms and biases, which the
+        // formula counts.
+        CHECK(measured == Approx(expected).epsilon(0.02));
+        CHECK(nlohmann::json::parse(to_json(result))["gemm_share"].get<double>() ==
+              Approx(result.gemm_share));
+    }
+}
