@@ -15,7 +15,9 @@ configure() {
     local preset=$1
     shift
     local options=("$@")
-    if command -v ccache >/dev/null; then options+=(-DCMAKE_CXX_COMPILER_LAUNCHER=ccache); fi
+    if command -v ccache >/dev/null; then
+        options+=(-DCMAKE_CXX_COMPILER_LAUNCHER=ccache)
+    fi
     say "configuring ($preset)"
     (cd "$root" && cmake --preset "$preset" "${options[@]}" >&2)
 }
@@ -27,6 +29,8 @@ build() {
     local targets=()
     if [ $# -gt 0 ]; then targets=(--target "$@"); fi
     say "building ($preset${*:+: $*})"
+    # Paths relative to the tree, so that a clone elsewhere shares the cache.
+    export CCACHE_BASEDIR=$root CCACHE_NOHASHDIR=1
     (cd "$root" && cmake --build --preset "$preset" --parallel "$(cores)" "${targets[@]}" >&2)
 }
 

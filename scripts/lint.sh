@@ -1,8 +1,9 @@
 #!/usr/bin/env bash
 # clang-format on every source file, clang-tidy on src/ and include/.
 #
-#   scripts/lint.sh [--changed | --all] [--deep] [--fix-format]
+#   scripts/lint.sh [--changed | --all | --format] [--deep] [--fix-format]
 #
+# --format: clang-format alone.
 # --deep: the static analyzer as well, which takes about six times as long.
 # --changed (default): clang-tidy looks at what differs from the merge base with origin/main (or with
 # TRAINCTL_LINT_BASE), and at everything if there is no such base or it is the current commit.
@@ -16,9 +17,10 @@ for option in "$@"; do
     case "$option" in
         --changed) scope=changed ;;
         --all) scope=all ;;
+        --format) scope=none ;;
         --fix-format) fix=yes ;;
         --deep) TRAINCTL_TIDY_EXTRA=--checks=clang-analyzer-*,-clang-analyzer-optin.performance.Padding ;;
-        *) printf 'usage: lint.sh [--changed | --all] [--deep] [--fix-format]\n' >&2; exit 2 ;;
+        *) printf 'usage: lint.sh [--changed | --all | --format] [--deep] [--fix-format]\n' >&2; exit 2 ;;
     esac
 done
 for tool in clang-format-14 clang-tidy-14; do
@@ -39,6 +41,11 @@ if [ "$fix" = yes ]; then
     printf '%s\0' "${all[@]}" | xargs -0 clang-format-14 -i
 else
     printf '%s\0' "${all[@]}" | xargs -0 clang-format-14 --dry-run -Werror --ferror-limit=3 || status=1
+fi
+
+if [ "$scope" = none ]; then
+    [ "$status" -eq 0 ] && say "format: clean"
+    exit "$status"
 fi
 
 if [ "$scope" = changed ]; then

@@ -131,6 +131,7 @@ LoadReport CheckpointStore::load_candidates(
     const auto next_candidate = [&] {
         const CompleteCheckpoint& next = scan.complete.at(candidates.front());
         candidates.erase(candidates.begin());
+        if (load.accept) load.accept(next.manifest);
         require_counters(next.manifest, load.required_counters);
         return kind_candidate + next.manifest_text;
     };
@@ -155,6 +156,7 @@ LoadReport CheckpointStore::load_candidates(
             try {
                 if (problem.empty()) {
                     std::vector<std::vector<LoadedSlice>> ranks;
+                    ranks.reserve(answers.size());
                     for (const std::string& answer : answers) ranks.push_back(parse_loaded(answer.substr(1)));
                     const auto state = check_hashes(manifest, ranks);
                     return kind_done + (state ? fmt::format("{:016x}", *state) : std::string());

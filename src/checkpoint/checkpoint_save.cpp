@@ -73,12 +73,12 @@ std::string CheckpointStore::begin_save(const Snapshot& snapshot) {
     if (settings_.fence) settings_.fence();
     const std::uint32_t nonce =
         settings_.nonce ? settings_.nonce() : static_cast<std::uint32_t>(random_bits());
-    const std::string directory = checkpoint_directory_name({snapshot.step, settings_.attempt, nonce});
+    std::string directory = checkpoint_directory_name({snapshot.step, settings_.attempt, nonce});
     const std::string path = join_path(settings_.root, directory);
     invariant(!files_.status(path), "save: a checkpoint directory name came up twice");
     make_durable_directories(files_, settings_.root);
     note(JournalEvent::Begin, snapshot.step, directory, "");
-    files_.make_directories(path);  // its own entry is made durable before COMMIT
+    files_.make_directories(path);  // its own entry becomes durable with COMMIT
     return directory;
 }
 

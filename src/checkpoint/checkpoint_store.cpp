@@ -48,21 +48,28 @@ void CheckpointStore::apply_retention(SaveReport& report) {
     try {
         std::set<std::string> verified;
         std::set<std::string> healthy;
+        std::set<std::string> suspect;
         for (const JournalRecord& record : history_.records) {
             if (record.event == JournalEvent::Verify || record.event == JournalEvent::Resume) {
                 verified.insert(record.directory);
+                suspect.erase(record.directory);
             } else if (record.event == JournalEvent::Suspect) {
                 verified.erase(record.directory);
+                suspect.insert(record.directory);
             } else if (record.event == JournalEvent::Healthy) {
                 healthy.insert(record.directory);
             }
         }
         const CheckpointScan scan = scan_checkpoints(files_, settings_.root, settings_.run_id);
         std::vector<RetentionItem> items;
+        std::vector<std::string> directories;  // of items
         bool sees_newest = false;
         for (const CompleteCheckpoint& found : scan.complete) {
             const std::string& directory = found.manifest.directory;
             sees_newest = sees_newest || directory == report.directory;
+            // A damaged one is never removed, and does not take the place of one that can be loaded.
+            if (suspect.count(directory) != 0) continue;
+            directories.push_back(directory);
             items.push_back({found.name, verified.count(directory) != 0,
                              found.manifest.health == Health::Good || healthy.count(directory) != 0});
         }
@@ -72,7 +79,7 @@ void CheckpointStore::apply_retention(SaveReport& report) {
             return;
         }
         for (const std::size_t index : plan_retention(items, settings_.retention)) {
-            const std::string& directory = scan.complete[index].manifest.directory;
+            const std::string& directory = directories[index];
             if (directory == report.directory)
                 continue;  // saved again at a lower step than others: still the newest save
             remove_checkpoint(files_, settings_.root, directory);
@@ -105,7 +112,7 @@ std::vector<int> ranks_without_directory(FileSystem& files, const std::string& r
     const auto nothing = [] { return std::string(); };
     probe = agree(link, nothing, [&](const std::vector<std::string>&) {
         files.make_directories(root);
-        const std::string name = fmt::format(".shared-{:016x}", random_bits());
+        std::string name = fmt::format(".shared-{:016x}", random_bits());
         create_exclusively(files, root, name, "is this directory shared by all nodes?\n");
         return name;
     });

@@ -4,6 +4,7 @@
 
 #include <map>
 #include <nlohmann/json.hpp>
+#include <tuple>
 #include <utility>
 
 #include "checkpoint/payload_reader.h"
@@ -45,11 +46,12 @@ std::string without_trailing_slash(std::string path) {
 struct Found {
     std::string path;
     CommittedManifest committed;
+    std::vector<std::string> newer_damaged;  // passed over for this one, and why
 };
 
 Found find_checkpoint(FileSystem& files, const std::string& given) {
     const std::string path = without_trailing_slash(given);
-    if (is_checkpoint(files, path)) return {path, read_committed(files, path)};
+    if (is_checkpoint(files, path)) return {path, read_committed(files, path), {}};
     const std::string root = root_of(files, path);
     CheckpointScan scan = scan_checkpoints(files, root, "");
     if (scan.complete.empty()) {
@@ -58,7 +60,14 @@ Found find_checkpoint(FileSystem& files, const std::string& given) {
         fail(Exit::BadInput, fmt::format("no complete checkpoint in {}{}", root, why));
     }
     CompleteCheckpoint& newest = scan.complete.front();
-    return {newest.path, {std::move(newest.manifest), std::move(newest.manifest_text)}};
+    std::vector<std::string> newer_damaged;
+    for (const RejectedCheckpoint& rejected : scan.rejected) {
+        if (rejected.reason == RejectReason::Damaged && std::tie(rejected.name.step, rejected.name.attempt) >
+                                                            std::tie(newest.name.step, newest.name.attempt))
+            newer_damaged.push_back(rejected.text);
+    }
+    return {
+        newest.path, {std::move(newest.manifest), std::move(newest.manifest_text)}, std::move(newer_damaged)};
 }
 
 std::string_view reason_name(RejectReason reason) {
@@ -201,18 +210,21 @@ CommandResult checkpoint_verify(FileSystem& files, const std::string& path, Outp
         for (std::string& problem : verify_file(files, found.path, manifest, index))
             problems.push_back(std::move(problem));
     }
-    const Exit code = problems.empty() ? Exit::Ok : Exit::BadInput;
+    const bool ok = problems.empty() && found.newer_damaged.empty();
+    const Exit code = ok ? Exit::Ok : Exit::BadInput;
     if (form == OutputFormat::Json) {
         return {code,
                 dump({{"path", found.path},
                       {"step", manifest.step},
-                      {"ok", problems.empty()},
+                      {"ok", ok},
                       {"files", manifest.files.size()},
                       {"bytes", manifest.total_bytes()},
-                      {"problems", problems}}),
+                      {"problems", problems},
+                      {"newer_damaged", found.newer_damaged}}),
                 ""};
     }
     std::string text;
+    for (const std::string& damaged : found.newer_damaged) text += "newer and damaged: " + damaged + "\n";
     for (const std::string& problem : problems) text += problem + "\n";
     text += problems.empty()
                 ? fmt::format("{}: step {} is good: {} in {} files read, every checksum right\n", found.path,

@@ -19,6 +19,7 @@ std::string dump(const json& value) { return value.dump(-1, ' ', false, json::er
 
 std::vector<std::int64_t> extents_of(const Shape& shape) {
     std::vector<std::int64_t> extents;
+    extents.reserve(static_cast<std::size_t>(shape.rank()));
     for (int dim = 0; dim < shape.rank(); ++dim) extents.push_back(shape[dim]);
     return extents;
 }

@@ -5,6 +5,7 @@
 #include "cli/rank_errors.h"
 #include "cli/rank_main.h"
 #include "trainctl/bench/comm_bench.h"
+#include "trainctl/bench/op_bench.h"
 #include "trainctl/bench/step_bench.h"
 #include "trainctl/config/load.h"
 
@@ -80,6 +81,48 @@ void add_step(CLI::App& bench, Invocation& invocation) {
     });
 }
 
+void add_op(CLI::App& bench, Invocation& invocation) {
+    struct Options {
+        StepOptions shape;
+        OpBenchOptions bench;
+    };
+    auto options = std::make_shared<Options>();
+    CLI::App* command = bench.add_subcommand(
+        "op",
+        "Single ops at the shapes of a model, every result checked, against ceilings measured in this run");
+    command->add_option("OP", options->bench.only, "part of a name; default: all");
+    command->add_option("--preset", options->shape.preset, "model")->capture_default_str();
+    command->add_option("--batch", options->shape.micro_batch, "samples")
+        ->capture_default_str()
+        ->check(CLI::PositiveNumber);
+    command->add_option("--sequence", options->shape.sequence, "tokens")
+        ->capture_default_str()
+        ->check(CLI::PositiveNumber);
+    command->add_option("--compute", options->shape.compute, "bf16 or fp32")->capture_default_str();
+    command->add_option("--threads", options->shape.threads, "0: the rank's share of the cores");
+    command->add_option("--repetitions", options->bench.repetitions, "medians are over these")
+        ->capture_default_str()
+        ->check(CLI::PositiveNumber);
+    add_json_flag(*command, invocation);
+    command->callback([&invocation, options] {
+        invocation.action = [&invocation, options] {
+            const JobSpec job = bench_job(options->shape, 1);
+            options->bench.model = job.model;
+            options->bench.compute = job.precision.compute;
+            options->bench.batch = options->shape.micro_batch;
+            options->bench.length = options->shape.sequence;
+            RankSettings settings;
+            settings.device = job.device;
+            return rank_main(invocation, settings, [&](RankContext& context) {
+                Rank rank(context.device, context.world, mesh_shape(ParallelSpec{}, context.world.size()));
+                const std::vector<OpBenchRow> rows = bench_ops(rank, invocation.clock, options->bench);
+                if (context.world.rank() == 0) print_result(invocation, describe(rows), to_json(rows));
+                return Exit::Ok;
+            });
+        };
+    });
+}
+
 void add_comm(CLI::App& bench, Invocation& invocation) {
     auto options = std::make_shared<CommBenchOptions>();
     CLI::App* command = bench.add_subcommand(
@@ -111,6 +154,7 @@ void add_comm(CLI::App& bench, Invocation& invocation) {
 void add_bench_commands(CLI::App& app, Invocation& invocation) {
     CLI::App* bench = app.add_subcommand("bench", "Measure this machine with the code that trains on it");
     bench->require_subcommand(1);
+    add_op(*bench, invocation);
     add_comm(*bench, invocation);
     add_step(*bench, invocation);
 }

@@ -3,9 +3,13 @@
 #include <fmt/format.h>
 #include <unistd.h>
 
+#include <algorithm>
+#include <chrono>
 #include <cstdlib>
+#include <thread>
 
 #include "trainctl/base/text.h"
+#include "trainctl/comm/host_name.h"
 
 namespace trainctl {
 namespace {
@@ -51,8 +55,13 @@ int environment_ranks() { return environment_number({"OMPI_COMM_WORLD_SIZE", "SL
 
 void report_error(const Error& error, OutputFormat format) {
     if (dynamic_cast<const ReportedError*>(&error) != nullptr) return;
-    if (environment_rank() == 0) write_error(error, "", format);
+    const int rank = environment_rank();
+    if (rank == 0) return write_error(error, "", format);
+    std::this_thread::sleep_for(std::chrono::milliseconds(3000 + 50 * std::min(rank, 20)));
+    report_rank_error(error, rank, host_name(), format);
 }
+
+void report_shared_error(const Error& error, OutputFormat format) { write_error(error, "", format); }
 
 void report_rank_error(const Error& error, int rank, const std::string& host, OutputFormat format) {
     write_error(error, fmt::format("[rank {} {}] ", rank, host), format);

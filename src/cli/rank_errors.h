@@ -6,9 +6,12 @@
 
 namespace trainctl {
 
-// Prints `error` on stderr. Before the ranks have met, errors of a job are the same everywhere: only rank 0
-// (by the launcher's environment) prints.
+// Prints `error` on stderr, for a process that has not met the others (or is alone). Errors of a job are
+// mostly the same everywhere then, and rank 0 (by the launcher's environment) prints; a launcher ends the
+// others when it exits. A rank that is still there after some seconds has an error of its own, and prints it.
 void report_error(const Error& error, OutputFormat format);
+// As it stands: its text says who failed.
+void report_shared_error(const Error& error, OutputFormat format);
 // With rank and host in front.
 void report_rank_error(const Error& error, int rank, const std::string& host, OutputFormat format);
 

@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <chrono>
+#include <csignal>
 #include <new>
 #include <thread>
 
@@ -16,15 +17,18 @@
 namespace trainctl {
 namespace {
 
-// Whether another rank's message should stand alone: an error that all ranks share is printed by rank 0, one
-// that only some have by the lowest of them. Waits a moment, during which the launcher's SIGTERM says that
-// somebody else has spoken.
-bool somebody_else_spoke(const World& world, const Error& error, const StopFlag& stop) {
-    if (world.rank() == 0 && error.code() != Exit::Peer) return false;
-    const double patience_s = (error.code() == Exit::Peer ? 2.0 : 0.5) + 0.05 * std::min(world.rank(), 20);
+// How long a rank waits for another one to speak. An error that all ranks share is printed by rank 0; one
+// that only some have by the lowest of them; a lost peer only if nobody else knows more.
+double patience_s(const World& world, const Error& error) {
+    if (error.code() == Exit::Peer) return 5.0 + 0.05 * std::min(world.rank(), 20);
+    return world.rank() == 0 ? 0.0 : 3.0 + 0.05 * std::min(world.rank(), 20);
+}
+
+// Waits; true as soon as the launcher's SIGTERM says that somebody else has spoken.
+bool somebody_else_speaks(double seconds, const StopFlag& stop) {
     const bool asked_before = stop.stop_requested();
     const SystemClock clock;
-    const double until = clock.monotonic_s() + patience_s;
+    const double until = clock.monotonic_s() + seconds;
     while (clock.monotonic_s() < until) {
         if (!asked_before && stop.stop_requested()) return true;
         std::this_thread::sleep_for(std::chrono::milliseconds(10));
@@ -34,10 +38,22 @@ bool somebody_else_spoke(const World& world, const Error& error, const StopFlag&
 
 void end_all_ranks(World& world, const Error& error, const StopFlag& stop, OutputFormat format) {
     if (world.size() == 1) throw error;
-    if (!somebody_else_spoke(world, error, stop))
+    if (somebody_else_speaks(patience_s(world, error), stop)) {
+        // The launcher is ending this process: a second call for an end would only confuse it.
+        std::this_thread::sleep_for(std::chrono::seconds(3));
+    } else if (error.scope() == Scope::Shared) {
+        if (world.rank() == 0) report_shared_error(error, format);
+    } else {
         report_rank_error(error, world.rank(), world.host(), format);
+    }
     world.abort(error);  // does not return under MPI
     throw ReportedError(error);
+}
+
+// Who answers a signal: one line, however many ranks got it.
+Announce announce() {
+    if (environment_ranks() == 1) return Announce::AtOnce;
+    return environment_rank() == 0 ? Announce::IfItGoesOn : Announce::Never;
 }
 
 }  // namespace
@@ -49,7 +65,9 @@ Exit rank_main(Invocation& invocation, const RankSettings& settings,
     apply_affinity(affinity);  // before any thread is started
     StopFlag stop;
     DescriptorLog log(STDERR_FILENO, LogLevel::Info, {environment_rank(), environment_ranks(), host_name()});
-    const SignalThread signals(stop, log);
+    const SignalThread signals(stop, log, announce());
+    // Training outlives the terminal or pipe that its progress went to.
+    std::signal(SIGPIPE, SIG_IGN);
 
     const CpuDeviceOptions options{affinity.threads, choose_cpu_isa(settings.device.cpu_isa)};
     const std::unique_ptr<CpuDevice> device = make_cpu_device(options);

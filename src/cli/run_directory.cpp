@@ -25,6 +25,14 @@ void refuse_existing(FileSystem& files, const RunLayout& layout, ResumeMode resu
                                   layout.root()));
 }
 
+// A start that has to find out whether the owner still lives is silent for up to 45 s: it says why.
+void announce_wait(FileSystem& files, ProcessTable& processes, const RunLayout& layout, Log& log) {
+    const auto lease = read_lease(files, layout);
+    if (!lease || lease->released || processes.look(lease->owner) == Liveness::Dead) return;
+    log.info(fmt::format("{} is held by process {} on {}: waiting for a sign of life from it", layout.root(),
+                         lease->owner.pid, lease->owner.host));
+}
+
 }  // namespace
 
 RunDirectory::RunDirectory(Invocation& invocation, Log& log, const JobSpec& job, ResumeMode resume)
@@ -32,7 +40,15 @@ RunDirectory::RunDirectory(Invocation& invocation, Log& log, const JobSpec& job,
       layout_(job.run_dir, job.checkpoint.directory),
       processes_(make_linux_process_table(invocation.files)) {
     FileSystem& files = invocation.files;
-    if (read_run_identity(files, layout_)) refuse_existing(files, layout_, resume);
+    if (read_run_identity(files, layout_)) {
+        refuse_existing(files, layout_, resume);
+    } else if (resume == ResumeMode::Step) {
+        fail(Exit::BadInput,
+             fmt::format("--resume STEP: there is no run in {}. Check job.run_dir, or start a "
+                         "new run without --resume.",
+                         layout_.root()));
+    }
+    announce_wait(files, *processes_, layout_, log);
     lease_ = Lease::acquire({files, invocation.clock, *processes_}, layout_);
     const auto existing = read_run_identity(files, layout_);
     state_ = existing ? RunState::Existing : RunState::New;

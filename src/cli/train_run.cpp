@@ -38,8 +38,15 @@ std::string at_rank_0(RankLink& link, const std::function<std::string()>& work) 
 }
 
 SharedRun open_run(RankContext& context, RankLink& link, const JobSpec& job, ResumeMode resume,
-                   std::unique_ptr<RunDirectory>& directory) {
+                   const SpaceNeed& space, std::unique_ptr<RunDirectory>& directory) {
     const std::string answer = at_rank_0(link, [&] {
+        const RunLayout layout(job.run_dir, job.checkpoint.directory);
+        FileSystem& files = context.invocation.files;
+        // Nothing is created for a run that could never save.
+        if (!read_run_identity(files, layout)) {
+            if (const auto lack = space_for_first_checkpoint(files, layout.checkpoints(), space))
+                fail(Exit::Resource, *lack);
+        }
         directory = std::make_unique<RunDirectory>(context.invocation, context.log, job, resume);
         return fmt::format("{} {} {}", directory->attempt(),
                            directory->state() == RunState::New ? "new" : "existing",
@@ -73,15 +80,15 @@ void write_record(RankContext& context, const RunDirectory& directory, const Job
 
 // The job stored with the checkpoint against the one that wants to go on: what may not change is refused by
 // name.
-void require_same_run(const LoadReport& report, const JobSpec& job, const std::string& data_id,
+void require_same_run(const Manifest& stored, const JobSpec& job, const std::string& data_id,
                       const std::vector<std::string>& allowed) {
-    const LoadedJob stored = load_job_text(report.manifest.spec, report.directory + "/MANIFEST");
-    require_resumable(compare_for_resume(job_or_fail(stored), job), allowed);
-    if (report.manifest.data_fingerprint != data_id) {
+    const LoadedJob before = load_job_text(stored.spec, stored.directory + "/MANIFEST");
+    require_resumable(compare_for_resume(job_or_fail(before), job), allowed);
+    if (stored.data_fingerprint != data_id) {
         fail(Exit::BadInput, fmt::format("the training data differ from those of checkpoint {}: fingerprint "
                                          "{} stored, {} found. Bring back the "
                                          "same files, or start another run on the new ones.",
-                                         report.directory, report.manifest.data_fingerprint, data_id));
+                                         stored.directory, stored.data_fingerprint, data_id));
     }
 }
 
@@ -125,16 +132,15 @@ Exit train_run(RankContext& context, const JobSpec& job, const TrainOptions& opt
     });
 
     std::unique_ptr<RunDirectory> directory;
-    const SharedRun run = open_run(context, link, job, options.resume.mode, directory);
+    SpaceNeed space;
+    space.bytes_per_checkpoint = predicted_bytes(parameter_count(job.model), context.world.size());
+    space.files_per_checkpoint = static_cast<std::uint64_t>(context.world.size()) + 2;
+    const SharedRun run = open_run(context, link, job, options.resume.mode, space, directory);
     const RunLayout layout(job.run_dir, job.checkpoint.directory);
     const std::vector<std::string> hosts = link.gather(context.world.host());
     at_rank_0(link, [&] {
         write_record(context, *directory, job, hosts, data_print);
-        SpaceNeed need;
-        need.bytes_per_checkpoint = predicted_bytes(parameter_count(job.model), context.world.size());
-        need.files_per_checkpoint = static_cast<std::uint64_t>(context.world.size()) + 2;
-        need.copies = 1;
-        require_space(files, layout.checkpoints(), need);
+        require_space(files, layout.checkpoints(), space);
         return std::string();
     });
     warn_unshared_directory(context, link, layout.checkpoints());
@@ -163,12 +169,10 @@ Exit train_run(RankContext& context, const JobSpec& job, const TrainOptions& opt
                           first_rank ? directory->history() : Journal{});
     RunCheckpoints checkpoints(store, rank, *training,
                                {to_toml(job), data_id, layout_counters(job, rank.mesh)}, context.log);
-    const RunCheckpoints::Resumed resumed = checkpoints.resume(options.resume, run.state);
-    if (resumed.report.outcome == LoadOutcome::StartFresh) {
-        training->state().initialise(job.seed);
-    } else {
-        require_same_run(resumed.report, job, data_id, options.allowed_changes);
-    }
+    const RunCheckpoints::Resumed resumed = checkpoints.resume(
+        options.resume, run.state,
+        [&](const Manifest& stored) { require_same_run(stored, job, data_id, options.allowed_changes); });
+    if (resumed.report.outcome == LoadOutcome::StartFresh) training->state().initialise(job.seed);
 
     const std::unique_ptr<StepObserver> observer =
         first_rank ? make_train_observer(files, join_path(layout.root(), "metrics.jsonl"), job, context.log)

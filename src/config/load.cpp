@@ -258,7 +258,9 @@ LoadedJob load_job_text(std::string_view text, const std::string& file_name, con
     JobReader reader;
     reader.read_text(text, file_name);
     for (const std::string& assignment : options.set) reader.read_assignment(assignment);
-    return reader.finish(options.world_size);
+    LoadedJob job = reader.finish(options.world_size);
+    job.file = file_name;
+    return job;
 }
 
 LoadedJob load_job(FileSystem& files, const std::string& path, const LoadOptions& options) {
@@ -267,6 +269,7 @@ LoadedJob load_job(FileSystem& files, const std::string& path, const LoadOptions
         text = read_text(files, path, max_toml_bytes);
     } catch (const Error& error) {
         LoadedJob job;
+        job.file = path;
         job.problems.push_back(make_error("unreadable", {}, {path, 0, 0},
                                           fmt::format("cannot read the job file: {}", error.what()),
                                           "`trainctl config init --preset tiny` writes one to start from"));
@@ -282,11 +285,12 @@ JobSpec job_or_fail(const LoadedJob& job) {
         if (problem.severity == Severity::Error) errors.push_back(problem);
     if (errors.size() == 1) {
         const Problem& only = errors.front();
-        std::string text = only.at.file.empty() ? only.what : to_string(only.at) + ": " + only.what;
+        std::string text = (only.at.file.empty() ? job.file : to_string(only.at)) + ": " + only.what;
         if (!only.hint.empty()) text += "; " + only.hint;
         fail(Exit::Usage, text);
     }
-    fail(Exit::Usage, fmt::format("the job has {} problems\n{}", errors.size(), format_problems(errors)));
+    fail(Exit::Usage,
+         fmt::format("{}: the job has {} problems\n{}", job.file, errors.size(), format_problems(errors)));
 }
 
 }  // namespace trainctl

@@ -48,6 +48,12 @@ std::vector<std::string> Registry::suggestions(std::string_view name) const {
         if (std::find(key.aliases.begin(), key.aliases.end(), leaf) != key.aliases.end()) add(key.name);
     if (!found.empty()) return found;
 
+    constexpr std::size_t telling = 4;  // shorter beginnings mean nothing
+    for (const Key& key : keys_)
+        if (key.section() == section && leaf.size() >= telling && key.leaf().rfind(leaf, 0) == 0)
+            add(key.name);
+    if (!found.empty()) return found;
+
     std::vector<std::string> here;
     std::vector<std::string> everywhere;
     for (const Key& key : keys_) {

@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include <array>
 #include <cmath>
 #include <nlohmann/json.hpp>
 
@@ -41,8 +42,17 @@ std::string to_json(const EvaluationRecord& record) {
         number(record.seconds));
 }
 
-MetricsFile::MetricsFile(FileSystem& files, const std::string& path)
-    : file_(files.open(path, Open::Append)) {}
+MetricsFile::MetricsFile(FileSystem& files, const std::string& path) {
+    // A crash may have torn the last line: ours must not continue it.
+    bool torn = false;
+    if (const auto status = files.status(path); status && status->size > 0) {
+        std::array<std::byte, 1> last{};
+        files.open(path, Open::Read)->read_at(status->size - 1, last);
+        torn = last[0] != std::byte{'\n'};
+    }
+    file_ = files.open(path, Open::Append);
+    if (torn) append("");
+}
 
 void MetricsFile::append(const std::string& json_line) {
     const std::string line = json_line + "\n";

@@ -22,11 +22,8 @@ int highest_attempt(FileSystem& files, const RunLayout& layout, int below) {
 
 bool claim_attempt(FileSystem& files, const RunLayout& layout, int attempt, const ProcessIdentity& owner) {
     make_durable_directories(files, layout.attempts());
-    if (create_exclusively(files, layout.attempts(), attempt_name(attempt), owner_json(owner) + "\n") ==
-        Claim::ExistsAlready) {
-        return false;
-    }
-    return true;
+    return create_exclusively(files, layout.attempts(), attempt_name(attempt), owner_json(owner) + "\n") ==
+           Claim::Taken;
 }
 
 std::optional<ProcessIdentity> attempt_owner(FileSystem& files, const RunLayout& layout, int attempt) {

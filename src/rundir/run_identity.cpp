@@ -45,7 +45,7 @@ std::optional<RunIdentity> read_run_identity(FileSystem& files, const RunLayout&
 RunIdentity create_run(FileSystem& files, Clock& clock, const RunLayout& layout,
                        const std::string& spec_hash) {
     make_durable_directories(files, layout.root());
-    const RunIdentity identity{make_run_id(), spec_hash, utc_timestamp(clock.unix_s())};
+    RunIdentity identity{make_run_id(), spec_hash, utc_timestamp(clock.unix_s())};
     const std::string text = fmt::format(
         "{{\"format\": \"trainctl-run\", \"version\": {}, \"run_id\": {}, \"spec_hash\": {}, \"created\": "
         "{}}}\n",

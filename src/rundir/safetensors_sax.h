@@ -9,6 +9,6 @@
 namespace trainctl {
 
 // Fills metadata and tensors in file order. Exit::BadInput on anything that is not exactly the header's form.
-SafetensorsHeader parse_safetensors_json(std::string_view json, const std::string& where);
+SafetensorsHeader parse_safetensors_json(std::string_view text, const std::string& where);
 
 }  // namespace trainctl

@@ -47,8 +47,10 @@ void RunCheckpoints::save(const Progress& progress, SaveReason /*reason*/) {
     for (const std::string& warning : report.warnings) log_.warn(warning);
 }
 
-RunCheckpoints::Resumed RunCheckpoints::resume(const ResumeRequest& request, RunState state) {
+RunCheckpoints::Resumed RunCheckpoints::resume(const ResumeRequest& request, RunState state,
+                                               const std::function<void(const Manifest&)>& accept) {
     LoadRequest wanted;
+    wanted.accept = accept;
     wanted.wanted = training_.state().load_slices();
     for (const auto& [name, value] : to_counters(Progress{})) wanted.required_counters.push_back(name);
     Resumed resumed{store_.resume(request, state, wanted, link_), {}};

@@ -5,14 +5,17 @@
 #include <unistd.h>
 
 #include <atomic>
+#include <cerrno>
 #include <csignal>
 #include <cstring>
+#include <utility>
 
 namespace trainctl {
 
 struct SignalThread::State {
     StopFlag& flag;
     Log& log;
+    Announce announce;
     sigset_t previous_mask{};
     std::atomic<bool> ending{false};
 };
@@ -26,25 +29,38 @@ sigset_t served_signals() {
     return signals;
 }
 
+void answer(SignalThread::State& state, int signal) {
+    state.log.info(fmt::format(
+        "{}: stopping after this step with a checkpoint; a second signal leaves at once", strsignal(signal)));
+}
+
 }  // namespace
 
-SignalThread::SignalThread(StopFlag& flag, Log& log) : state_(new State{flag, log, {}, {}}) {
+SignalThread::SignalThread(StopFlag& flag, Log& log, Announce announce)
+    : state_(new State{flag, log, announce, {}, {}}) {
     const sigset_t signals = served_signals();
     pthread_sigmask(SIG_BLOCK, &signals, &state_->previous_mask);
     thread_ = std::thread([state = state_.get(), signals] {
+        int unanswered = 0;  // a first signal that still wants its line
         for (;;) {
-            int signal = 0;
-            if (sigwait(&signals, &signal) != 0) continue;
-            if (state->ending.load()) return;
+            const timespec patience{unanswered != 0 ? 1 : 3600, 500'000'000};
+            const int signal = sigtimedwait(&signals, nullptr, &patience);
+            if (signal > 0 && state->ending.load()) return;
+            if (signal > 0 && signal != SIGUSR2 && state->flag.stop_requested()) _exit(128 + signal);
+            if (signal < 0 && errno == EAGAIN && unanswered != 0)
+                answer(*state, std::exchange(unanswered, 0));
+            if (signal < 0) continue;
             if (signal == SIGUSR2) {
                 state->flag.request_save();
                 continue;
             }
-            if (state->flag.stop_requested()) _exit(128 + signal);
             state->flag.request_stop();
-            state->log.info(
-                fmt::format("{}: stopping after this step with a checkpoint; a second signal leaves at once",
-                            strsignal(signal)));
+            // mpirun passes USR1 on, but never sends it by itself.
+            if (state->announce == Announce::IfItGoesOn && signal != SIGUSR1) {
+                unanswered = signal;
+            } else if (state->announce != Announce::Never) {
+                answer(*state, signal);
+            }
         }
     });
 }

@@ -1,5 +1,7 @@
 #include "trainctl/train/training.h"
 
+#include <exception>
+
 #include "trainctl/config/batch.h"
 
 namespace trainctl {
@@ -31,7 +33,7 @@ BatchLayout batch_layout(const JobSpec& job, const Mesh& mesh) {
 
 Training::Training(Rank& rank, const JobSpec& job, const SampleStream& train, const SampleStream* validation,
                    Clock& clock, const TrainingHooks& hooks)
-    : job_(job) {
+    : rank_(rank), job_(job) {
     const BatchLayout layout = batch_layout(job, rank.mesh);
     check_layout(layout);
     const Ops ops = hooks.wrap_ops ? hooks.wrap_ops(rank.backend->ops()) : rank.backend->ops();
@@ -50,6 +52,14 @@ Training::Training(Rank& rank, const JobSpec& job, const SampleStream& train, co
                                            job, layout);
 }
 
-Training::~Training() = default;
+Training::~Training() {
+    if (std::uncaught_exceptions() > 0) return;  // the rank is ending: peers may never answer
+    try {
+        rank_.communication->synchronize();
+        rank_.compute->synchronize();
+    } catch (const Error&) {
+        // A peer was lost: whoever waits for a result hears of it.
+    }
+}
 
 }  // namespace trainctl

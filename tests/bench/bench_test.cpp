@@ -6,6 +6,7 @@
 #include "trainctl/bench/comm_bench.h"
 #include "trainctl/bench/matmul_recorder.h"
 #include "trainctl/bench/median.h"
+#include "trainctl/bench/op_bench.h"
 #include "trainctl/bench/step_bench.h"
 #include "trainctl/config/model_math.h"
 
@@ -91,4 +92,50 @@ TEST_CASE("bench step trains, and its products are those of the model's FLOPs") 
         CHECK(nlohmann::json::parse(to_json(result))["gemm_share"].get<double>() ==
               Approx(result.gemm_share));
     }
+}
+
+TEST_CASE("bench op recomputes every op at sampled places, for both families and types") {
+    for (const Architecture architecture : {Architecture::Gpt2, Architecture::Llama}) {
+        for (const DType compute : {DType::F32, DType::BF16}) {
+            const auto rows = collect_ranks<std::vector<OpBenchRow>>(1, [&](World& world, CpuDevice& device) {
+                SystemClock clock;
+                Rank rank(device, world, mesh_shape(ParallelSpec{}, world.size()));
+                OpBenchOptions options;
+                options.model = bench_job(1).model;
+                options.model.architecture = architecture;
+                if (architecture == Architecture::Llama) options.model.kv_heads = 2;
+                options.compute = compute;
+                options.batch = 2;
+                options.length = 19;
+                options.repetitions = 1;
+                return bench_ops(rank, clock, options);
+            });
+            CHECK(rows.front().size() == 22);
+            for (const OpBenchRow& row : rows.front()) {
+                INFO(row.name);
+                CHECK(row.worst_error <= row.tolerance);
+                CHECK(row.share_of_ceiling > 0.0);
+            }
+        }
+    }
+}
+
+TEST_CASE("bench op refuses a name that fits nothing") {
+    const auto tried = collect_ranks<Exit>(1, [](World& world, CpuDevice& device) {
+        SystemClock clock;
+        Rank rank(device, world, mesh_shape(ParallelSpec{}, world.size()));
+        OpBenchOptions options;
+        options.model = bench_job(1).model;
+        options.batch = 1;
+        options.length = 8;
+        options.repetitions = 1;
+        options.only = "no such op";
+        try {
+            bench_ops(rank, clock, options);
+        } catch (const Error& error) {
+            return error.code();
+        }
+        return Exit::Ok;
+    });
+    CHECK(tried.front() == Exit::Usage);
 }

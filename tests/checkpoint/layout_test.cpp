@@ -240,7 +240,7 @@ TEST_CASE("a state that is incomplete, doubled or disagreeing over ranks is refu
     CHECK(mentions(save([](int rank, SliceSet&, Snapshot& s) {
                        if (rank == 1) s.slices[0].view.shape = Shape{3};
                    }),
-                   "rank 1: slice of tensor"));
+                   "[rank 1] slice of tensor"));
 }
 
 TEST_CASE(

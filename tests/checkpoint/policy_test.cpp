@@ -354,13 +354,13 @@ TEST_CASE("an exception on one rank is thrown by all, with the rank in front; a 
             },
             join);
     });
-    all_are(Exit::BadInput, "rank 1: bad file (1 other ranks failed as well)");
+    all_are(Exit::BadInput, "[rank 1] bad file (1 other ranks failed as well)");
     run([&](RankLink& link) {
         return agree(
             link, [&]() -> std::string { fail(link.rank() == 2 ? Exit::Fenced : Exit::Resource, "x"); },
             join);
     });
-    all_are(Exit::Fenced, "rank 2: x (2 other ranks failed as well)");
+    all_are(Exit::Fenced, "[rank 2] x (2 other ranks failed as well)");
     run([&](RankLink& link) {
         return agree(
             link, [] { return std::string(); },

@@ -54,6 +54,9 @@ struct SavePlan;  // private to the room
 struct LoadRequest {
     std::vector<NamedSlice> wanted;  // this rank's, to be filled; may differ from what was saved in any way
     std::vector<std::string> required_counters;  // a checkpoint without one of them is refused, naming it
+    // Rank 0, before anything of a candidate is read: throws if this run may not continue from it. Ends the
+    // load; an older candidate would be no better. Empty: any will do.
+    std::function<void(const Manifest&)> accept = {};
 };
 
 enum class LoadOutcome { StartFresh, Loaded };

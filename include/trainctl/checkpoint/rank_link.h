@@ -15,6 +15,8 @@ class RankLink {
     virtual ~RankLink() = default;
     [[nodiscard]] virtual int rank() const = 0;
     [[nodiscard]] virtual int size() const = 0;
+    // Name of this rank's host, for messages; may be empty.
+    [[nodiscard]] virtual std::string host() const { return {}; }
     // At rank 0: one string per rank, in rank order. Elsewhere: empty.
     virtual std::vector<std::string> gather(const std::string& mine) = 0;
     // Rank 0's string, everywhere.
@@ -31,8 +33,9 @@ class SoloLink final : public RankLink {
 };
 
 // One agreed step. Every rank does `work`; rank 0 gets all results and makes the decision, which every rank
-// returns. If any rank's work or the decision throws, every rank throws the same Error: the code of the
-// lowest failing rank (Exit::Fenced first), its text with the rank in front, and how many others failed.
+// returns. If any rank's work or the decision throws, every rank throws the same Error (Scope::Shared): code
+// and text of the lowest failing rank (Exit::Fenced first). If only some ranks' work failed, "[rank 1 host] "
+// is in front, and the text ends with how many others failed.
 std::string agree(RankLink& link, const std::function<std::string()>& work,
                   const std::function<std::string(const std::vector<std::string>&)>& decide);
 

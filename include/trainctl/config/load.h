@@ -36,6 +36,7 @@ struct LoadOptions {
 };
 
 struct LoadedJob {
+    std::string file;                                    // as positions show it
     JobSpec spec;                                        // meaningful only without errors
     std::map<std::string, Origin, std::less<>> origins;  // by key name; keys that are absent are absent here
     std::vector<Problem> problems;                       // in the order of the text

@@ -2,12 +2,14 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <map>
 #include <string>
 
 #include "trainctl/base/log.h"
 #include "trainctl/checkpoint/checkpoint_store.h"
 #include "trainctl/comm/host_channel.h"
+#include "trainctl/comm/host_name.h"
 #include "trainctl/train/trainer.h"
 #include "trainctl/train/training.h"
 
@@ -19,6 +21,7 @@ class ControlLink final : public RankLink {
     explicit ControlLink(HostChannel& control) : control_(control) {}
     [[nodiscard]] int rank() const override { return control_.rank(); }
     [[nodiscard]] int size() const override { return control_.size(); }
+    [[nodiscard]] std::string host() const override { return host_name(); }
     std::vector<std::string> gather(const std::string& mine) override { return control_.gather(mine); }
     std::string broadcast(const std::string& from_rank_0) override { return control_.broadcast(from_rank_0); }
 
@@ -44,12 +47,14 @@ class RunCheckpoints final : public CheckpointWriter {
     void save(const Progress& progress, SaveReason reason) override;
 
     // Fills the training's state from what `request` decides and returns where it stands; StartFresh: nothing
-    // was touched (the caller initialises). Rank 0 logs what was decided.
+    // was touched (the caller initialises). Rank 0 logs what was decided, and asks `accept` first
+    // (LoadRequest).
     struct Resumed {
         LoadReport report;
         Progress progress;
     };
-    Resumed resume(const ResumeRequest& request, RunState state);
+    Resumed resume(const ResumeRequest& request, RunState state,
+                   const std::function<void(const Manifest&)>& accept = {});
 
   private:
     CheckpointStore& store_;

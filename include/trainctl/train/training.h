@@ -46,6 +46,8 @@ class Training {
     // load. `validation` may be nullptr. The streams must outlive it.
     Training(Rank& rank, const JobSpec& job, const SampleStream& train, const SampleStream* validation,
              Clock& clock, const TrainingHooks& hooks = {});
+    // Waits until no message reads or fills its memory any more (the weights of the last update may still be
+    // on their way).
     ~Training();
 
     [[nodiscard]] const DryPass& plan() const { return plan_; }
@@ -57,6 +59,7 @@ class Training {
     [[nodiscard]] const JobSpec& job() const { return job_; }
 
   private:
+    Rank& rank_;
     JobSpec job_;
     DryPass plan_;
     std::unique_ptr<Transformer> model_;

@@ -1,0 +1,138 @@
+#include "trainctl/bench/op_bench.h"
+
+#include <fmt/format.h>
+
+#include <cstring>
+
+#include "bench/op_case.h"
+#include "trainctl/base/philox.h"
+#include "trainctl/base/text.h"
+#include "trainctl/bench/median.h"
+#include "trainctl/train/device_peak.h"
+
+namespace trainctl {
+namespace {
+
+double median_seconds(Rank& rank, Clock& clock, int repetitions, const std::function<void()>& run) {
+    std::vector<double> times;
+    for (int repetition = 0; repetition <= repetitions; ++repetition) {
+        const double began = clock.monotonic_s();
+        run();
+        rank.compute->synchronize();
+        if (repetition > 0) times.push_back(clock.monotonic_s() - began);  // the first one warms up
+    }
+    return median(times);
+}
+
+// Bytes read and written per second by the device's own elementwise addition, the ceiling of memory-bound
+// ops.
+double measure_stream(OpWorkspace& workspace, Clock& clock) {
+    constexpr std::int64_t elements = std::int64_t{1} << 24U;
+    const TensorView a = workspace.zeros(Shape{elements}, DType::F32);
+    const TensorView b = workspace.zeros(Shape{elements}, DType::F32);
+    const TensorView y = workspace.zeros(Shape{elements}, DType::F32);
+    ElementwiseOps& elementwise = workspace.rank.backend->ops().elementwise;
+    const double seconds =
+        median_seconds(workspace.rank, clock, 5, [&] { elementwise.add(*workspace.rank.compute, y, a, b); });
+    return 12.0 * static_cast<double>(elements) / seconds;
+}
+
+}  // namespace
+
+TensorView OpWorkspace::zeros(const Shape& shape, DType dtype) {
+    const std::size_t bytes = static_cast<std::size_t>(shape.elements()) * dtype_size(dtype);
+    buffers_.push_back(rank.device.allocate(bytes, Memory::Device, "bench"));
+    return buffers_.back().view(shape, dtype);
+}
+
+TensorView OpWorkspace::random(const Shape& shape, DType dtype, double scale) {
+    const TensorView tensor = zeros(shape, dtype);
+    const auto stream = static_cast<std::uint64_t>(buffers_.size());
+    for (std::int64_t index = 0; index < tensor.elements(); ++index) {
+        const std::uint32_t bits = philox4x32(philox_key(7), static_cast<std::uint64_t>(index), stream)[0];
+        const auto value = static_cast<float>(scale * (2.0 * philox_uniform(bits) - 1.0));
+        if (dtype == DType::BF16) {
+            tensor.as<BFloat16>()[index] = to_bfloat16(value);
+        } else {
+            tensor.as<float>()[index] = value;
+        }
+    }
+    return tensor;
+}
+
+TensorView OpWorkspace::scratch(std::size_t bytes) {
+    return zeros(Shape{static_cast<std::int64_t>(bytes)}, DType::U8);
+}
+
+double value_at(const TensorView& tensor, std::int64_t index) {
+    if (tensor.dtype == DType::BF16) return to_float(tensor.as<BFloat16>()[index]);
+    return tensor.as<float>()[index];
+}
+
+std::vector<std::int64_t> sampled(std::int64_t size, std::int64_t count) {
+    std::vector<std::int64_t> places;
+    for (std::int64_t index = 0; index < count; ++index) {
+        const std::uint32_t bits = philox4x32(philox_key(11), static_cast<std::uint64_t>(index), 0)[0];
+        places.push_back(static_cast<std::int64_t>(bits) % size);
+    }
+    places.front() = 0;
+    places.back() = size - 1;
+    return places;
+}
+
+std::vector<OpBenchRow> bench_ops(Rank& rank, Clock& clock, const OpBenchOptions& options) {
+    OpWorkspace workspace(rank, options);
+    std::vector<OpCase> cases;
+    add_product_cases(workspace, cases);
+    add_streaming_cases(workspace, cases);
+    const double peak_flops =
+        measure_peak_flops(rank.device, rank.backend->ops().matmul, *rank.compute, options.compute, clock);
+    const double peak_bytes = measure_stream(workspace, clock);
+    std::vector<OpBenchRow> rows;
+    for (const OpCase& one : cases) {
+        if (one.name.find(options.only) == std::string::npos) continue;
+        OpBenchRow row;
+        row.name = one.name;
+        row.seconds = median_seconds(rank, clock, options.repetitions, one.run);
+        row.flops = one.flops;
+        row.bytes = one.bytes;
+        row.tolerance = one.tolerance;
+        row.worst_error = one.worst_error();
+        row.share_of_ceiling =
+            one.flops > 0.0 ? one.flops / row.seconds / peak_flops : one.bytes / row.seconds / peak_bytes;
+        if (!(row.worst_error <= row.tolerance)) {
+            fail(Exit::Internal, fmt::format("bench op: {} is wrong: its error is {:.3g}, allowed are {:.3g}",
+                                             row.name, row.worst_error, row.tolerance));
+        }
+        rows.push_back(row);
+    }
+    if (rows.empty()) fail(Exit::Usage, fmt::format("no op has '{}' in its name", options.only));
+    return rows;
+}
+
+std::string describe(const std::vector<OpBenchRow>& rows) {
+    std::string text = fmt::format("{:<44} {:>11} {:>10} {:>9} {:>10}  of the ceiling measured here\n",
+                                   "op (every result checked)", "time", "GFLOP/s", "GB/s", "error");
+    for (const OpBenchRow& row : rows) {
+        text +=
+            fmt::format("{:<44} {:>8.1f} us {:>10} {:>9} {:>10.1e}  {:.1f} %\n", row.name, 1e6 * row.seconds,
+                        row.flops > 0.0 ? fmt::format("{:.1f}", row.flops / row.seconds / 1e9) : "",
+                        row.bytes > 0.0 ? fmt::format("{:.2f}", row.bytes / row.seconds / 1e9) : "",
+                        row.worst_error, 100.0 * row.share_of_ceiling);
+    }
+    return text;
+}
+
+std::string to_json(const std::vector<OpBenchRow>& rows) {
+    std::string list;
+    for (const OpBenchRow& row : rows) {
+        list += fmt::format(
+            R"({}{{"name":{},"seconds":{},"flops":{},"bytes":{},"worst_error":{},"tolerance":{},"share_of_ceiling":{}}})",
+            list.empty() ? "" : ",", json_quote(row.name), json_number(row.seconds), json_number(row.flops),
+            json_number(row.bytes), json_number(row.worst_error), json_number(row.tolerance),
+            json_number(row.share_of_ceiling));
+    }
+    return fmt::format(R"({{"type":"bench_op","v":1,"rows":[{}]}})", list);
+}
+
+}  // namespace trainctl

@@ -1,0 +1,130 @@
+"""Damaged checkpoints, and resuming with another job or another layout."""
+
+import json
+import shutil
+
+import harness
+from harness import TrainctlTest
+
+
+class Damaged(TrainctlTest):
+
+    def setUp(self):
+        super().setUp()
+        self.first = self.train()
+        self.oldest, self.middle, self.newest = self.checkpoints()
+
+    def flip(self, checkpoint, name="r00000.st", at=-1000):
+        """Changes one byte; returns its place."""
+        data = bytearray((checkpoint / name).read_bytes())
+        data[at] ^= 0x10
+        (checkpoint / name).write_bytes(bytes(data))
+
+    def test_one_byte_of_the_newest(self):
+        self.assertIn("12", self.run_trainctl("ckpt", "verify", "run").out)
+        self.flip(self.newest)
+        verified = self.run_trainctl("ckpt", "verify", "run", code=4)
+        self.assertIn("r00000.st", verified.out + verified.err)
+        self.assertIn("chunk", verified.out + verified.err)
+        self.assertEqual(json.loads(self.run_trainctl("ckpt", "verify", "run", "--json", code=4).out)["ok"], False)
+        self.run_trainctl("ckpt", "verify", str(self.middle))
+        resumed = self.train("--resume", "auto", ranks=2)
+        self.assertEqual(resumed.loaded_state(), (8, self.first.saved_states()[8]))
+        for part in (self.newest.name, "r00000.st", "chunk"):
+            self.assertIn(part, resumed.err)
+        self.assertIn("finished at step 12", resumed.err)
+        # What was asked for by number is never replaced by something else.
+        exact = self.train("--resume", "4")
+        self.assertEqual(exact.loaded_state()[0], 4)
+
+    def test_truncated_newest(self):
+        data = (self.newest / "r00000.st").read_bytes()
+        (self.newest / "r00000.st").write_bytes(data[:-4])
+        verified = self.run_trainctl("ckpt", "verify", "run", code=4)
+        self.assertIn("r00000.st", verified.out + verified.err)
+        self.assertIn("damaged", self.run_trainctl("ckpt", "list", "run").out)
+        resumed = self.train("--resume", "auto")
+        self.assertEqual(resumed.loaded_state()[0], 8)
+        self.assertIn(self.newest.name, resumed.err)
+
+    def test_no_commit(self):
+        (self.newest / "COMMIT").unlink()
+        self.assertEqual(self.train("--resume", "auto").loaded_state()[0], 8)
+
+    def test_all_damaged(self):
+        self.flip(self.oldest)
+        self.flip(self.middle, "MANIFEST", 100)
+        (self.newest / "r00000.st").unlink()
+        before = self.losses()
+        for how in ({}, {"ranks": 2}):
+            failed = self.train("--resume", "auto", code=4, **how)
+            self.one_error(failed, "not starting", self.oldest.name, self.middle.name, self.newest.name)
+            self.assertNotIn("step=1 ", failed.err)
+        self.assertEqual(self.losses(), before)
+        self.one_error(self.train("--resume", "4", code=4), self.oldest.name, "r00000.st")
+
+    def test_all_gone(self):
+        shutil.rmtree(self.run_dir / "checkpoints")
+        failed = self.train("--resume", "auto", code=4)
+        self.one_error(failed, "progress", "not starting again at step 0")
+
+
+class OtherJob(TrainctlTest):
+    """What may change on resume, and what comes out then."""
+
+    def setUp(self):
+        super().setUp()
+        self.train(settings=["job.run_dir='straight'"])
+        self.straight = self.losses(self.directory / "straight")
+        self.train(settings=["checkpoint.keep_latest=2"])
+        shutil.rmtree(self.checkpoints()[-1])
+        self.assertEqual(self.checkpoints()[-1].name[:10], "s000000008")
+
+    def go_on(self, *arguments, code=0, **how):
+        return self.train("--resume", "auto", *arguments, code=code, **how)
+
+    def test_refused(self):
+        for setting, key in (("job.seed=3", "job.seed: 1234 -> 3"), ("model.layers=2", "model.layers: 1 -> 2"),
+                             ("model.ffn_size=256", "model.ffn_size: 192 -> 256"),
+                             ("training.global_batch_size=32", "training.global_batch_size: 16 -> 32")):
+            process = self.go_on(settings=[setting], code=2)
+            self.one_error(process, key)
+            self.assertNotIn("allow-change", process.err)
+        on_ranks = self.go_on(settings=["job.seed=3"], code=2, ranks=2)
+        self.assertIn("job.seed: 1234 -> 3", on_ranks.err)
+        self.one_error(on_ranks)
+        self.one_error(self.go_on("--allow-change", "job.seed", code=2), "job.seed", "must not change")
+        self.one_error(self.go_on("--allow-change", "job.sed", code=2), "did you mean job.seed?")
+
+    def test_with_consent(self):
+        settings = ["schedule.kind='constant'"]
+        self.one_error(self.go_on(settings=settings, code=2), "--allow-change schedule.kind")
+        process = self.go_on("--allow-change", "schedule.kind", settings=settings)
+        self.assertEqual(process.loaded_state()[0], 8)
+        steps = [record for record in harness.metrics(self.run_dir) if record["type"] == "step"]
+        rates = {record["step"]: record["lr"] for record in steps if record["attempt"] == steps[-1]["attempt"]}
+        self.assertEqual(list(rates), [9, 10, 11, 12])
+        self.assertEqual(len(set(rates.values())), 1, "the rate of a constant schedule")
+
+    def other_layout(self, *settings, ranks=None):
+        process = self.go_on(settings=settings, ranks=ranks)
+        self.assertEqual(process.loaded_state()[0], 8)
+        losses = self.losses()
+        self.assertEqual(sorted(losses), sorted(self.straight))
+        for step, loss in self.straight.items():
+            self.assertAlmostEqual(losses[step], loss, delta=2e-6 * abs(loss))
+
+    def test_other_micro_batch(self):
+        self.other_layout("training.micro_batch_size=2")
+
+    def test_other_ranks_and_back(self):
+        self.other_layout(ranks=2)
+        shutil.rmtree(self.checkpoints()[-1])
+        self.other_layout("memory.zero_stage=2")
+
+    def test_other_zero_stage(self):
+        self.other_layout("memory.zero_stage=0", ranks=2)
+
+
+if __name__ == "__main__":
+    harness.main()

@@ -1,0 +1,121 @@
+"""Every command as its user meets it: help, misspellings, JSON, smoke, bench."""
+
+import json
+import os
+import re
+import subprocess
+import tempfile
+
+import harness
+from harness import TrainctlTest
+
+
+class Help(TrainctlTest):
+
+    def verbs(self, *path):
+        """The commands that a help text lists."""
+        text = self.run_trainctl(*path, "--help").out
+        listed = re.search(r"^Subcommands:\n((?:  .*\n)+)", text, re.MULTILINE)
+        return re.findall(r"^  ([a-z]+)", listed[1], re.MULTILINE) if listed else []
+
+    def test_every_command(self):
+        found = [()]
+        for path in found:  # grows while it is walked
+            found += [(*path, verb) for verb in self.verbs(*path)]
+        self.assertTrue({("train",), ("smoke",), ("data", "prepare"), ("ckpt", "verify"), ("config", "check"), ("bench", "step"),
+                         ("version",)} <= set(found), found)
+        for path in found:
+            process = self.run_trainctl(*path, "--help")
+            self.assertEqual(process.err, "")
+            for part in ("exit codes:", "0 ok", "4 ", "8 "):
+                self.assertIn(part, process.out, path)
+
+    def test_unknown(self):
+        for words, hint in ((("trian",), "did you mean `train`?"), (("data", "prepair"), "did you mean `prepare`?"),
+                            (("train", "job.toml", "--resum", "auto"), "did you mean `--resume`?"),
+                            (("train", "job.toml", "--sett=a=b"), "did you mean `--set`?"), (("ckpt",), "list, inspect, verify"),
+                            ((), "train"), (("plan",), "not in this build"), (("train",), "JOB"),
+                            (("data", "prepare", "--output", "x"), "--input"),
+                            (("bench", "step", "--rounds", "many"), "--rounds")):
+            process = self.run_trainctl(*words, code=2)
+            self.one_error(process, hint)
+            self.assertEqual(process.out, "")
+
+    def test_errors_as_json(self):
+        for words, code in ((("trian", "--json"), 2), (("ckpt", "list", "nowhere", "--json"), 4),
+                            (("data", "inspect", "nowhere", "--json"), 4), (("bench", "step", "--preset", "tinny", "--json"), 2),
+                            (("train", "nowhere.toml", "--json"), 2)):
+            process = self.run_trainctl(*words, code=code)
+            answer = json.loads(process.err)
+            self.assertEqual(answer["exit"], code, process.describe())
+            self.assertTrue(answer["error"]["message"])
+
+    def test_json_answers(self):
+        self.train(settings=["job.steps=4"])
+        for words in (("version", "--json"), ("config", "show", "job.toml", "--json"), ("config", "explain", "job.seed", "--json"),
+                      ("config", "schema"), ("ckpt", "list", "run", "--json"), ("ckpt", "inspect", "run", "--json"),
+                      ("ckpt", "verify", "run", "--json"), ("data", "inspect", "text", "--json"), ("data", "verify", "text", "--json"),
+                      ("data", "inspect", "--job", "job.toml", "--step", "2", "--json")):
+            process = self.run_trainctl(*words)
+            self.assertIsInstance(json.loads(process.out), dict, process.describe())
+
+    def test_closed_output(self):
+        with open("/dev/full", "w") as device:
+            full = subprocess.run([harness.binary, "version"], stdout=device, stderr=subprocess.PIPE, timeout=10)
+        self.assertEqual(full.returncode, 5)
+        self.assertIn(b"standard output", full.stderr)
+
+    def test_training_outlives_its_terminal(self):
+        reader, writer = os.pipe()
+        process = subprocess.Popen([harness.binary, "train", "job.toml"], cwd=self.directory, stdout=writer, stderr=writer)
+        os.close(writer)
+        os.read(reader, 1)
+        os.close(reader)
+        self.assertEqual(process.wait(60), 0)
+        self.assertEqual(len(self.losses()), 12)
+
+
+class Smoke(TrainctlTest):
+
+    def test_alone_and_on_ranks(self):
+        for ranks in (None, 2, 3):
+            with tempfile.TemporaryDirectory(dir=self.directory) as temporary:
+                launcher = ["env", f"TMPDIR={temporary}", *(harness.mpirun(ranks) if ranks else [])]
+                process = self.run_trainctl("smoke", "--json", launcher=launcher, seconds=120)
+                answer = json.loads(process.out)
+                self.assertTrue(answer["passed"], process.describe())
+                self.assertEqual(answer["ranks"], ranks or 1)
+                self.assertEqual([name for name in os.listdir(temporary) if name.startswith("trainctl")], [])
+
+
+class Cores(TrainctlTest):
+
+    def test_all_cores_under_mpirun(self):
+        cores = len(os.sched_getaffinity(0))
+        if cores < 2:
+            self.skip("needs two cores")
+        settings = ["device.threads='auto'", "job.steps=4"]
+        process = self.train(settings=settings, launcher=["mpirun", "-n", "1"])
+        self.assertIn(f"{cores} threads on cpus", process.err)
+        self.assertRegex(process.err, rf"kernels, {cores} thread\(s\)")
+        # A binding that the user asked for is kept.
+        bound = self.train(settings=[*settings, "job.run_dir='bound'"], launcher=["taskset", "-c", str(min(os.sched_getaffinity(0)))])
+        self.assertIn("kernels, 1 thread(s)", bound.err)
+        bound = self.train(settings=[*settings, "job.run_dir='bound2'"], launcher=["mpirun", "--bind-to", "core", "-n", "1"])
+        self.assertIn("kernels, 1 thread(s)", bound.err)
+
+
+class Bench(TrainctlTest):
+
+    def test_step(self):
+        process = self.run_trainctl("bench", "step", "--preset", "tiny", "--sequence", "64", "--rounds", "2", "--steps", "5", "--threads",
+                                    "1", "--json")
+        answer = json.loads(process.out)
+        self.assertGreater(answer["gemm_share"], 0.0)
+        self.assertGreater(answer["tokens_per_s"], 0.0)
+        self.assertLess(answer["loss_last"], answer["loss_first"])
+        self.one_error(self.run_trainctl("bench", "step", "--preset", "tinny", code=2), "tiny")
+
+
+if __name__ == "__main__":
+    harness.main()

@@ -1,0 +1,103 @@
+"""Wrong job files: all problems at once, with their places; and what this build does not do yet."""
+
+import json
+import socket
+
+import harness
+from harness import TrainctlTest, set_options
+
+
+class JobFiles(TrainctlTest):
+
+    def problems(self, *settings, code=2, **how):
+        process = self.train(settings=settings, code=code, **how)
+        self.assertFalse(self.run_dir.exists(), process.describe())
+        return process.err
+
+    def write_job(self, *changes):
+        text = harness.JOB
+        for before, after in changes:
+            self.assertIn(before, text)
+            text = text.replace(before, after)
+        (self.directory / "job.toml").write_text(text)
+
+    def test_all_problems_at_once(self):
+        self.write_job(("steps = 12", 'steps = "twelve"'), ("layers = 1", "layer = 1"),
+                       ("sequence_length = 32", "sequence_length = -1"), ("keep_latest = 3", "keep_latest = 1"))
+        for ranks in (None, 2):
+            text = self.problems(ranks=ranks)
+            for part in ("the job has 4 problems", "job.toml:5:9", "job.toml:8:1", "did you mean model.layers?", "job.toml:15:19",
+                         "job.toml:24:15"):
+                self.assertEqual(text.count(part), 1, f"{part}\n{text}")
+
+    def test_batch_sizes(self):
+        text = self.problems("training.micro_batch_size=3", ranks=2)
+        for part in ("global_batch_size 16", "micro_batch_size 3", "ranks 2", "12", "18"):
+            self.assertIn(part, text)
+        text = self.problems("training.gradient_accumulation_steps=3")
+        for part in ("16", "4", "3"):
+            self.assertIn(part, text)
+
+    def test_not_in_this_build(self):
+        for setting in ("memory.zero_stage=3", "precision.compute='fp16'", "parallel.tensor_parallel_size=2",
+                        "parallel.pipeline_parallel_size=2", "device.kind='cuda'", "checkpoint.async=true"):
+            process = self.train(settings=[setting], code=2)
+            self.one_error(process, "not in this build", setting.partition("=")[0])
+            self.assertFalse(self.run_dir.exists(), process.describe())
+
+    def test_files(self):
+        for name, content, code in (("missing.toml", None, 2), ("broken.toml", "[job\nname=", 2), ("empty.toml", "", 2)):
+            if content is not None:
+                (self.directory / name).write_text(content)
+            process = self.run_trainctl("train", name, code=code)
+            self.assertIn(name, process.err)
+            self.assertGreaterEqual(len(process.errors()), 1)
+
+    def test_settings(self):
+        self.assertIn("did you mean training.micro_batch_size?", self.problems("training.micro_batch=1"))
+        self.assertIn("--set", self.problems("nonsense"))
+        self.assertIn("optimizer.lr", self.problems("optimizer.lr='fast'"))
+
+    def test_one_rank_only(self):
+        # Before the ranks have met, and the first one has nothing to complain about.
+        job = [harness.binary, "train", "job.toml"]
+        process = harness.Process([*harness.mpirun(1), *job, ":", "-n", "1", *job, "--set", "job.sed=1"], self.directory)
+        self.addCleanup(process.end)
+        self.assertEqual(process.wait(), 2, process.describe())
+        self.assertLess(process.seconds, 10)
+        line = self.one_error(process, "did you mean job.seed?")
+        self.assertTrue(line.startswith(f"error: [rank 1 {socket.gethostname()}] "), line)
+        self.assertFalse(self.run_dir.exists())
+
+    def test_json(self):
+        self.write_job(("steps = 12", 'steps = "twelve"'))
+        answer = json.loads(self.run_trainctl("config", "check", "job.toml", "--json", code=2).out)
+        self.assertFalse(answer["ok"])
+        self.assertEqual(answer["problems"][0]["key"], "job.steps")
+        for ranks in (None, 2):
+            process = self.train("--json", code=2, ranks=ranks)
+            lines = [json.loads(line) for line in process.err.splitlines() if line.startswith("{")]
+            self.assertEqual(len(lines), 1, process.describe())
+            self.assertEqual(lines[0]["exit"], 2)
+            self.assertIn("job.toml:5:9", lines[0]["error"]["message"])
+
+    def test_check_agrees_with_train(self):
+        self.run_trainctl("config", "check", "job.toml")
+        checked = self.run_trainctl("config", "check", "job.toml", "--ranks", "2", *set_options(["training.micro_batch_size=3"]), code=2)
+        trained = self.problems("training.micro_batch_size=3", ranks=2)
+        line = next(line for line in checked.err.splitlines() if line.startswith("error: global_batch_size"))
+        self.assertIn(line.removeprefix("error: "), trained)
+        # A machine without the data can check the rest; --strict wants everything.
+        absent = set_options(["data.train=['nowhere']"])
+        self.assertIn("not checked here: nowhere", self.run_trainctl("config", "check", "job.toml", *absent).err)
+        self.run_trainctl("config", "check", "job.toml", "--strict", *absent, code=4)
+
+    def test_init_gives_a_job_that_checks(self):
+        text = self.run_trainctl("config", "init", "--preset", "tiny").out
+        (self.directory / "mine.toml").write_text(text)
+        self.run_trainctl("config", "check", "mine.toml")
+        self.assertEqual(self.run_trainctl("config", "init", "--preset", "tinny", code=2).errors()[0].count("tinny"), 1)
+
+
+if __name__ == "__main__":
+    harness.main()

@@ -1,0 +1,89 @@
+"""Stopping by signals and going on: to the bit, alone and under mpirun."""
+
+import signal
+import time
+
+import harness
+from harness import TrainctlTest
+
+# Long enough that a signal sent at step 3 arrives before the end.
+LONG = ("job.steps=30", "training.global_batch_size=32")
+
+
+class Signals(TrainctlTest):
+
+    def straight(self, ranks):
+        process = self.train(settings=[*LONG, "job.run_dir='straight'"], ranks=ranks)
+        return self.losses(self.directory / "straight"), process.saved_states()[30]
+
+    def stop_by(self, process, send, attempt, after):
+        """Sends a signal once `attempt` closed step `after`; returns the step it stopped at."""
+        self.wait_for_step(process, after, attempt)
+        send(process)
+        self.assertEqual(process.wait(), 3, process.describe())
+        step = process.stopped_at()
+        self.assertIsNotNone(step, process.describe())
+        self.assertLess(step, 30)
+        self.assertGreaterEqual(step, after)
+        self.assertEqual(process.errors(), [])
+        self.assertIn(step, process.saved_states())
+        self.assertEqual(max(self.losses()), step, "a step was begun and not saved, or saved and not reported")
+        return step
+
+    def resumed(self, before, step, **how):
+        process = self.start_train("--resume", "auto", settings=LONG, **how)
+        self.wait_until(lambda: process.loaded_state(), process, "a loaded state")
+        self.assertEqual(process.loaded_state(), (step, before.saved_states()[step]), process.describe())
+        return process
+
+    def chain(self, senders, ranks):
+        losses, state = self.straight(ranks)
+        process = self.start_train(settings=LONG, ranks=ranks)
+        for attempt, send in enumerate(senders, start=1):
+            step = self.stop_by(process, send, attempt, 1 + max(self.losses(), default=0) if attempt > 1 else 3)
+            process = self.resumed(process, step, ranks=ranks)
+        self.assertEqual(process.wait(), 0, process.describe())
+        self.assertEqual(self.losses(), losses)
+        self.assertEqual(process.saved_states()[30], state)
+
+    def test_under_mpirun(self):
+        self.chain([lambda mpirun: mpirun.signal(signal.SIGUSR1),
+                    # As srun and scancel do it: to a rank; here to one only, and all agree.
+                    lambda mpirun: harness.os.kill(mpirun.ranks()[1], signal.SIGTERM)], ranks=2)
+
+    def test_alone(self):
+        self.chain([lambda process, number=number: process.signal(number)
+                    for number in (signal.SIGTERM, signal.SIGINT, signal.SIGUSR1)], ranks=None)
+
+    def test_save_and_go_on(self):
+        losses, state = self.straight(2)
+        process = self.start_train(settings=[*LONG, "checkpoint.interval_steps=1000"], ranks=2)
+        self.wait_for_step(process, 3)
+        process.signal(signal.SIGUSR2)
+        self.assertEqual(process.wait(), 0, process.describe())
+        steps = sorted(process.saved_states())
+        self.assertEqual(len(steps), 2, process.describe())
+        self.assertLess(steps[0], 30)
+        self.assertEqual(self.losses(), losses)
+        self.assertEqual(process.saved_states()[30], state)
+
+    def test_second_signal_leaves_at_once(self):
+        # One step of this takes seconds.
+        process = self.start_train(settings=["training.global_batch_size=16384", "training.micro_batch_size=8"])
+        self.wait_until(lambda: "starting a new run at step 0" in process.err, process, "the start")
+        time.sleep(0.3)
+        process.signal(signal.SIGTERM)
+        self.wait_until(lambda: "a second signal leaves at once" in process.err, process, "the answer to the first signal")
+        sent = time.monotonic()
+        process.signal(signal.SIGINT)
+        self.assertEqual(process.wait(), 128 + signal.SIGINT, process.describe())
+        self.assertLess(time.monotonic() - sent, 1.0)
+        self.assertEqual(self.checkpoints(), [])
+        # The lease of the dead process does not keep the next start waiting.
+        again = self.train("--resume", "auto", settings=["job.steps=4"], seconds=20.0)
+        self.assertIn("no checkpoint was ever committed, starting at step 0", again.err)
+        self.assertEqual(len(self.losses()), 4)
+
+
+if __name__ == "__main__":
+    harness.main()
