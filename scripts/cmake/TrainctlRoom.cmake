@@ -112,7 +112,8 @@ endfunction()
 # matches no case fail, so that a misspelt tag cannot pass as an empty test.
 function(trainctl_test_entry name program filter)
     add_test(NAME ${name} COMMAND ${program} -w NoTests ${filter})
-    set_tests_properties(${name} PROPERTIES LABELS "${ARGN}" TIMEOUT ${arg_TIMEOUT})
+    # Several ranks share a process here, and processes the cores: spinning threads would only be in each other's way.
+    set_tests_properties(${name} PROPERTIES LABELS "${ARGN}" TIMEOUT ${arg_TIMEOUT} ENVIRONMENT GOMP_SPINCOUNT=300)
 endfunction()
 
 # Internal: adds a program to a target that builds a group of programs.

@@ -10,6 +10,7 @@
 #include <thread>
 
 #include "cli/rank_errors.h"
+#include "cli/spin_wait.h"
 #include "trainctl/comm/host_name.h"
 #include "trainctl/device/affinity.h"
 #include "trainctl/train/signals.h"
@@ -60,6 +61,7 @@ Announce announce() {
 
 Exit rank_main(Invocation& invocation, const RankSettings& settings,
                const std::function<Exit(RankContext&)>& body) {
+    restart_with_short_spin(invocation.arguments);
     AffinityPlan affinity =
         plan_affinity(affinity_facts(local_place(), static_cast<int>(settings.device.threads)));
     apply_affinity(affinity);  // before any thread is started
