@@ -1,4 +1,6 @@
 // Non-finite steps, stops, slow data: what a run does when something is not as it should be.
+#include <malloc.h>
+
 #include <atomic>
 #include <chrono>
 #include <cmath>
@@ -320,4 +322,24 @@ TEST_CASE("a stop during validation and while waiting for data saves at the last
         CHECK(outcome.exit == Exit::Interrupted);
         CHECK(outcome.progress.step == 5);
     }
+}
+
+TEST_CASE("a thousand steps neither grow the heap nor allocate device memory") {
+    TrainSetup setup;
+    setup.job = tiny_job(Architecture::Llama);
+    setup.job.model.layers = 1;
+    setup.job.training.micro_batch_size = 1;
+    setup.job.training.global_batch_size = 2;
+    setup.job.steps = 1060;
+    std::size_t before = 0;
+    std::size_t after = 0;
+    setup.at_boundary = [&](int /*rank*/, StopFlag& /*stop*/, std::int64_t step) {
+        if (step == 50) before = mallinfo2().uordblks + mallinfo2().hblkhd;
+        if (step == 1050) after = mallinfo2().uordblks + mallinfo2().hblkhd;
+    };
+    const TrainOutcome outcome = train(setup);
+    CHECK(outcome.device_allocations_after_first_step == 0);
+    REQUIRE(before > 0);
+    INFO("heap " << before << " -> " << after);
+    CHECK(after < before + 16 * 1024);
 }

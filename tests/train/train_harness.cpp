@@ -29,14 +29,21 @@ class RecordingLog final : public Log {
 
 class RecordingObserver final : public StepObserver {
   public:
-    explicit RecordingObserver(TrainOutcome& outcome) : outcome_(outcome) {}
+    RecordingObserver(TrainOutcome& outcome, const Device& device) : outcome_(outcome), device_(device) {
+        outcome_.steps.reserve(2048);  // the harness must not grow the heap that a test watches
+    }
     void step(const StepRecord& record) override {
+        const std::uint64_t allocations = device_.memory_use().allocations;
+        if (!first_allocations_) first_allocations_ = allocations;
+        outcome_.device_allocations_after_first_step = allocations - *first_allocations_;
         outcome_.steps.push_back({record.loss, record.grad_norm, record.lr, record.applied});
     }
     void evaluation(const EvaluationRecord& record) override { outcome_.evaluations.push_back(record.loss); }
 
   private:
     TrainOutcome& outcome_;
+    const Device& device_;
+    std::optional<std::uint64_t> first_allocations_;
 };
 
 // Adds a rank's slices to the whole tensors.
@@ -115,7 +122,7 @@ TrainOutcome train(const TrainSetup& setup) {
         }
         if (fresh) training.state().initialise(job.seed);
         TrainOutcome ignored;
-        RecordingObserver observer(world.rank() == 0 ? outcome : ignored);
+        RecordingObserver observer(world.rank() == 0 ? outcome : ignored, device);
         StopFlag stop;
         std::int64_t boundary = start.step;
         Trainer trainer({training.runner(),

@@ -53,6 +53,7 @@ struct TrainOutcome {
     std::map<std::string, std::vector<float>>
         state;  // whole logical tensors: "<name>", "<name>.m", "<name>.v"
     std::vector<std::string> log;
+    std::uint64_t device_allocations_after_first_step = 0;  // rank 0
 };
 
 // The first error of any rank is rethrown after all have ended.
