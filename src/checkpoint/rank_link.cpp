@@ -52,8 +52,8 @@ std::string common_failure(const std::vector<std::string>& answers) {
             failures.push_back(parse_failure(rank, answers[rank]));
     }
     if (failures.empty()) return {};
-    const char fenced = static_cast<char>('0' + static_cast<int>(Exit::Fenced));
-    const auto is_fenced = [fenced](const Failure& found) { return found.code == fenced; };
+    constexpr char fenced = static_cast<char>('0' + static_cast<int>(Exit::Fenced));
+    const auto is_fenced = [](const Failure& found) { return found.code == fenced; };
     const auto first_fenced = std::find_if(failures.begin(), failures.end(), is_fenced);
     const Failure& chosen = first_fenced != failures.end() ? *first_fenced : failures.front();
     // What every rank found alike is nobody's in particular.

@@ -16,7 +16,8 @@ namespace {
 
 int environment_number(std::initializer_list<const char*> names, int otherwise) {
     for (const char* name : names) {
-        if (const char* text = std::getenv(name)) return std::atoi(text);
+        const char* text = std::getenv(name);  // NOLINT(concurrency-mt-unsafe): nobody writes it
+        if (text != nullptr) return std::atoi(text);
     }
     return otherwise;
 }

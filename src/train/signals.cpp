@@ -7,7 +7,7 @@
 #include <atomic>
 #include <cerrno>
 #include <csignal>
-#include <cstring>
+#include <string_view>
 #include <utility>
 
 namespace trainctl {
@@ -29,9 +29,22 @@ sigset_t served_signals() {
     return signals;
 }
 
+// strsignal is not thread-safe.
+std::string_view signal_name(int signal) {
+    switch (signal) {
+        case SIGTERM:
+            return "SIGTERM";
+        case SIGINT:
+            return "SIGINT";
+        default:
+            return "SIGUSR1";
+    }
+}
+
 void answer(SignalThread::State& state, int signal) {
-    state.log.info(fmt::format(
-        "{}: stopping after this step with a checkpoint; a second signal leaves at once", strsignal(signal)));
+    state.log.info(
+        fmt::format("{}: stopping after this step with a checkpoint; a second signal leaves at once",
+                    signal_name(signal)));
 }
 
 }  // namespace

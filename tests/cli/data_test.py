@@ -51,11 +51,11 @@ class BadData(TrainctlTest):
     def test_index_is_corrupt(self):
         # The count of sequences (after magic 9, version 8, type 1) is far more than the file can hold.
         self.patch("text.idx", 18, struct.pack("<Q", 1 << 40))
-        self.alone_and_on_ranks("text.idx")
+        self.refused("text.idx")
 
     def test_ids_beyond_the_vocabulary(self):
         # Known from text.json before anything is read...
-        self.alone_and_on_ranks("vocab", "257", "100", settings=["model.vocab_size=100"])
+        self.refused("vocab", "257", "100", settings=["model.vocab_size=100"])
 
     def test_id_beyond_the_vocabulary_in_the_middle(self):
         # ... and found in the batch when the file holds another id than its description says.
