@@ -190,7 +190,8 @@ void add_attention(OpWorkspace& w, std::vector<OpCase>& cases) {
     const TensorView dqkv = w.zeros(packed, dtype);
     const TensorView forward_scratch = w.scratch(attention.forward_scratch_bytes(s, dtype));
     const TensorView backward_scratch = w.scratch(attention.backward_scratch_bytes(s, dtype));
-    const double pairs = static_cast<double>(s.batch * s.heads * s.length * (s.length + 1) / 2);
+    const std::int64_t pairs_per_head = s.length * (s.length + 1) / 2;
+    const auto pairs = static_cast<double>(s.batch * s.heads * pairs_per_head);
     const double tolerance = dtype == DType::F32 ? 1e-4 : 3e-2;
     cases.push_back(
         {"attention forward", 4.0 * pairs * static_cast<double>(s.head_dim), 0.0, tolerance,

@@ -17,7 +17,7 @@ namespace {
 // Random tokens, the same batch in every step, so that the loss must fall quickly if the step really trains.
 class RepeatedBatch final : public SampleStream {
   public:
-    RepeatedBatch(const JobSpec& job) : job_(job) {}
+    explicit RepeatedBatch(const JobSpec& job) : job_(job) {}
     [[nodiscard]] std::int64_t sequence_length() const override { return job_.training.sequence_length; }
     [[nodiscard]] std::optional<std::int64_t> samples() const override { return std::nullopt; }
     void read(std::int64_t sample, std::span<std::int32_t> window) const override {

@@ -4,6 +4,7 @@
 #include <unistd.h>
 
 #include <CLI/CLI.hpp>
+#include <array>
 #include <cstdio>
 #include <new>
 
@@ -16,8 +17,8 @@ namespace trainctl {
 namespace {
 
 // Verbs of the product that this build does not have yet: known, so that the answer is not "did you mean".
-constexpr std::string_view later_commands[] = {"launch", "plan",   "check", "verify", "slurm",
-                                               "status", "report", "stop",  "eval",   "generate"};
+constexpr std::array<std::string_view, 10> later_commands = {
+    "launch", "plan", "check", "verify", "slurm", "status", "report", "stop", "eval", "generate"};
 
 std::vector<std::string> names_below(const CLI::App& app) {
     std::vector<std::string> names;

@@ -4,6 +4,7 @@
 #include <unistd.h>
 
 #include <array>
+#include <cinttypes>
 #include <cstdio>
 
 #include "trainctl/observe/metrics_file.h"
@@ -19,6 +20,8 @@ class TrainObserver final : public StepObserver {
           line_(choose_progress_style(), job.monitoring.log_interval, job.monitoring.plain_interval_s),
           log_(log) {}
     ~TrainObserver() override { line_.finish(); }
+    TrainObserver(const TrainObserver&) = delete;
+    TrainObserver& operator=(const TrainObserver&) = delete;
 
     void step(const StepRecord& record) override {
         append(to_json(record));
@@ -67,10 +70,10 @@ std::uint64_t resident_bytes(FileSystem& files) {
     try {
         std::array<std::byte, 128> text{};
         const std::size_t size = files.open("/proc/self/statm", Open::Read)->read_some_at(0, text);
-        unsigned long total = 0;
-        unsigned long resident = 0;
+        std::uint64_t total = 0;
+        std::uint64_t resident = 0;
         const std::string line(reinterpret_cast<const char*>(text.data()), size);
-        if (std::sscanf(line.c_str(), "%lu %lu", &total, &resident) != 2) return 0;
+        if (std::sscanf(line.c_str(), "%" SCNu64 " %" SCNu64, &total, &resident) != 2) return 0;
         return resident * static_cast<std::uint64_t>(sysconf(_SC_PAGESIZE));
     } catch (const Error&) {
         return 0;

@@ -28,8 +28,9 @@ class MlpPart {
   private:
     void activate(const StepContext& context, const Weights& weights, const MlpSaved& saved) const;
     // Gradient of `up`, in new memory or in that of dactivated, which is consumed.
-    TensorView activate_backward(const StepContext& context, const Weights& weights, const GradView& grads,
-                                 const MlpSaved& saved, TensorView dactivated) const;
+    [[nodiscard]] TensorView activate_backward(const StepContext& context, const Weights& weights,
+                                               const GradView& grads, const MlpSaved& saved,
+                                               TensorView dactivated) const;
 
     UnitId unit_;
     std::int64_t ffn_;

@@ -101,7 +101,7 @@ class UnitTransformer final : public Transformer {
                 mode,        options_.compute, statistics_,     dropout_};
     }
 
-    TensorView rope(const StepContext& context) const {
+    [[nodiscard]] TensorView rope(const StepContext& context) const {
         return rope_ ? rope_->view(context.micro.length) : TensorView{};
     }
 

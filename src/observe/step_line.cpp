@@ -51,7 +51,9 @@ std::string terminal_step_line(const StepRecord& record, double eta_s, int width
     if (record.skipped > 0) fields.push_back(fmt::format("skipped {}", record.skipped));
     std::string line;
     for (const std::string& field : fields) {
-        const std::string next = line.empty() ? field : line + "  " + field;
+        std::string next = line;
+        if (!next.empty()) next += "  ";
+        next += field;
         if (static_cast<int>(next.size()) >= width && !line.empty()) break;
         line = next;
     }
@@ -108,8 +110,10 @@ void StepLine::finish() {
 }
 
 ProgressStyle choose_progress_style() {
-    const char* term = std::getenv("TERM");
-    const bool dumb = term == nullptr || std::string_view(term) == "dumb" || std::getenv("CI") != nullptr;
+    // Nothing in this process writes its environment once threads run.
+    const char* term = std::getenv("TERM");             // NOLINT(concurrency-mt-unsafe)
+    const bool watched = std::getenv("CI") == nullptr;  // NOLINT(concurrency-mt-unsafe)
+    const bool dumb = term == nullptr || std::string_view(term) == "dumb" || !watched;
     return isatty(STDERR_FILENO) == 1 && !dumb ? ProgressStyle::Terminal : ProgressStyle::Plain;
 }
 

@@ -2,6 +2,8 @@
 
 #include <fmt/format.h>
 
+#include <array>
+
 #include "trainctl/base/error.h"
 
 namespace trainctl {
@@ -12,11 +14,12 @@ struct Counter {
     std::int64_t Progress::*member;
 };
 
-constexpr Counter counters_of_progress[] = {
-    {"step", &Progress::step},       {"samples", &Progress::samples},
-    {"tokens", &Progress::tokens},   {"applied_updates", &Progress::applied_updates},
-    {"skipped", &Progress::skipped}, {"consecutive_skips", &Progress::consecutive_skips},
+constexpr std::array counters_of_progress = {
+    Counter{"step", &Progress::step},       Counter{"samples", &Progress::samples},
+    Counter{"tokens", &Progress::tokens},   Counter{"applied_updates", &Progress::applied_updates},
+    Counter{"skipped", &Progress::skipped}, Counter{"consecutive_skips", &Progress::consecutive_skips},
 };
+
 std::string recent_skip_name(std::size_t index) { return fmt::format("recent_skip.{}", index); }
 
 std::int64_t require(const std::map<std::string, std::int64_t>& counters, const std::string& name) {

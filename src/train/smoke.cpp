@@ -3,8 +3,9 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <array>
+#include <bit>
 #include <cmath>
-#include <cstring>
 #include <numeric>
 
 #include "trainctl/base/text.h"
@@ -26,7 +27,9 @@ struct StepTrace {
     double grad_norm = 0.0;
 };
 
-bool same_bits(double a, double b) { return std::memcmp(&a, &b, sizeof(a)) == 0; }
+bool same_bits(double a, double b) {
+    return std::bit_cast<std::uint64_t>(a) == std::bit_cast<std::uint64_t>(b);
+}
 
 std::vector<std::byte> copy_state(ZeroState& state) {
     std::vector<std::byte> bytes;
@@ -232,7 +235,7 @@ SmokeReport run_smoke(Rank& rank, FileSystem& files, Clock& clock, Log& log, con
             exact = exact && same_bits(again[index].loss, straight.loss) &&
                     same_bits(again[index].grad_norm, straight.grad_norm);
         }
-        std::int64_t all_exact[1] = {exact ? 1 : 0};
+        std::array<std::int64_t, 1> all_exact{exact ? 1 : 0};
         rank.world.control().all_reduce(all_exact, Reduce::Min);
         report.checks.push_back(
             {"checkpoint", all_exact[0] != 0,

@@ -28,7 +28,7 @@ class [[nodiscard]] Result {
         if (!ok()) throw error();
         return std::get<0>(state_);
     }
-    const T& value() const& {
+    [[nodiscard]] const T& value() const& {
         if (!ok()) throw error();
         return std::get<0>(state_);
     }

@@ -49,6 +49,8 @@ class Training {
     // Waits until no message reads or fills its memory any more (the weights of the last update may still be
     // on their way).
     ~Training();
+    Training(const Training&) = delete;
+    Training& operator=(const Training&) = delete;
 
     [[nodiscard]] const DryPass& plan() const { return plan_; }
     Transformer& model() { return *model_; }
