@@ -19,8 +19,9 @@ say "fetching the text (Debian package dict-gcide)"
 "$trainctl" data prepare --input data/gcide.txt.gz --output data/gcide --tokenizer byte
 
 job=$root/configs/llama-4m-gcide-cpu.toml
-losses() { grep '"type":"step"' runs/llama-4m-gcide/metrics.jsonl; }
-steps_done() { [ -f runs/llama-4m-gcide/metrics.jsonl ] && losses | wc -l || echo 0; }
+metrics=runs/llama-4m-gcide/metrics.jsonl
+losses() { grep '"type":"step"' "$metrics"; }
+steps_done() { [ ! -f "$metrics" ] && echo 0 || grep -c '"type":"step"' "$metrics" || true; }
 
 start_ranks 2 "$trainctl" train "$job" --set monitoring.log_interval=50 &
 launcher=$!
@@ -46,7 +47,7 @@ for last in sorted(s for s in steps if s % 50 == 0):
     print("%6d  %.4f  %d  %.0f" % (last, sum(r["loss"] for r in window) / 50, window[-1]["attempt"],
                                    sum(r["tokens_per_s"] for r in window) / 50))
 '
-grep '"type":"evaluation"' runs/llama-4m-gcide/metrics.jsonl | python3 -c '
+grep '"type":"evaluation"' "$metrics" | python3 -c '
 import json, sys
 for line in sys.stdin:
     record = json.loads(line)
