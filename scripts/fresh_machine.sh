@@ -60,7 +60,7 @@ if [ -z "$mirror" ]; then
     mirror=$(apt-get indextargets --format '$(REPO_URI)' 'Created-By: Packages' 'Codename: bookworm' 'Component: main' \
         2>/dev/null | head -n 1)
 fi
-mirror=${mirror:-http://deb.debian.org/debian/}
+[ -n "$mirror" ] || die "expected a Debian 12 mirror in the configuration of apt, found none; set TRAINCTL_DEBIAN_MIRROR"
 
 say "making a minimal Debian 12 from $mirror"
 start=$SECONDS

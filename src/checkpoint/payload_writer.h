@@ -8,7 +8,7 @@
 #include <vector>
 
 #include "trainctl/base/file_system.h"
-#include "trainctl/checkpoint/named_slice.h"
+#include "trainctl/model/named_slice.h"
 #include "trainctl/rundir/manifest.h"
 
 namespace trainctl {

@@ -15,11 +15,11 @@
 #include "trainctl/base/clock.h"
 #include "trainctl/base/file_system.h"
 #include "trainctl/base/result.h"
-#include "trainctl/checkpoint/named_slice.h"
 #include "trainctl/checkpoint/rank_link.h"
 #include "trainctl/checkpoint/resume.h"
 #include "trainctl/checkpoint/retention.h"
 #include "trainctl/checkpoint/scan.h"
+#include "trainctl/model/named_slice.h"
 #include "trainctl/rundir/journal.h"
 #include "trainctl/rundir/manifest.h"
 

@@ -6,7 +6,7 @@
 #include <string>
 #include <vector>
 
-#include "trainctl/checkpoint/named_slice.h"
+#include "trainctl/model/named_slice.h"
 
 namespace trainctl {
 

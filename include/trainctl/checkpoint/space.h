@@ -7,7 +7,7 @@
 #include <string>
 
 #include "trainctl/base/file_system.h"
-#include "trainctl/checkpoint/named_slice.h"
+#include "trainctl/model/named_slice.h"
 
 namespace trainctl {
 

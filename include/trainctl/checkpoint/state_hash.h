@@ -5,7 +5,7 @@
 #include <cstdint>
 #include <string_view>
 
-#include "trainctl/checkpoint/named_slice.h"
+#include "trainctl/model/named_slice.h"
 
 namespace trainctl {
 
