@@ -24,6 +24,15 @@ std::string_view level_prefix(LogLevel level) {
 
 }  // namespace
 
+void write_text(int descriptor, std::string_view text) {
+    while (!text.empty()) {
+        const ssize_t written = ::write(descriptor, text.data(), text.size());
+        if (written < 0 && errno == EINTR) continue;
+        if (written <= 0) return;
+        text.remove_prefix(static_cast<std::size_t>(written));
+    }
+}
+
 void DescriptorLog::write(LogLevel level, std::string_view text) {
     if (level < threshold_) return;
     std::string prefix;
@@ -43,16 +52,7 @@ void DescriptorLog::write(LogLevel level, std::string_view text) {
         text.remove_prefix(end + 1);
     }
 
-    // Errors are ignored on purpose: a closed stderr must not end a training run.
-    const char* next = out.data();
-    std::size_t left = out.size();
-    while (left > 0) {
-        const ssize_t written = ::write(fd_, next, left);
-        if (written < 0 && errno == EINTR) continue;
-        if (written <= 0) return;
-        next += written;
-        left -= static_cast<std::size_t>(written);
-    }
+    write_text(fd_, out);
 }
 
 }  // namespace trainctl

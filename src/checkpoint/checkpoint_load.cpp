@@ -9,6 +9,7 @@
 #include "checkpoint/payload_reader.h"
 #include "checkpoint/save_messages.h"
 #include "trainctl/base/error.h"
+#include "trainctl/checkpoint/agree.h"
 #include "trainctl/checkpoint/checkpoint_store.h"
 #include "trainctl/checkpoint/slice_runs.h"
 #include "trainctl/checkpoint/state_hash.h"

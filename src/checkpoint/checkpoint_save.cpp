@@ -6,6 +6,7 @@
 
 #include "checkpoint/save_messages.h"
 #include "trainctl/base/error.h"
+#include "trainctl/checkpoint/agree.h"
 #include "trainctl/checkpoint/checkpoint_store.h"
 #include "trainctl/checkpoint/state_hash.h"
 #include "trainctl/rundir/commit.h"

@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "trainctl/base/error.h"
+#include "trainctl/checkpoint/agree.h"
 #include "trainctl/rundir/durable_file.h"
 #include "trainctl/rundir/run_identity.h"
 

@@ -98,9 +98,7 @@ void print(std::string_view text) {
 }
 
 void print_result(const Invocation& invocation, std::string_view text, std::string_view json) {
-    if (invocation.format == OutputFormat::Text) return print(text);
-    print(json);
-    if (!json.ends_with('\n')) print("\n");
+    print(in_format(invocation.format, std::string(text), std::string(json)));
 }
 
 Exit show(const CommandResult& result) {

@@ -74,6 +74,15 @@ void add_schema(CLI::App& config, Invocation& invocation) {
     command->callback([&invocation] { invocation.action = [] { return show(config_schema()); }; });
 }
 
+void add_reference(CLI::App& config, Invocation& invocation) {
+    CLI::App* command =
+        config.add_subcommand("reference", "All keys in tables (Markdown): configs/REFERENCE.md");
+    add_json_flag(*command, invocation);
+    command->callback([&invocation] {
+        invocation.action = [&invocation] { return show(config_reference(invocation.format)); };
+    });
+}
+
 void add_init(CLI::App& config, Invocation& invocation) {
     auto preset = std::make_shared<std::string>();
     CLI::App* command = config.add_subcommand("init", "A commented job file on stdout, to be edited");
@@ -93,6 +102,7 @@ void add_config_commands(CLI::App& app, Invocation& invocation) {
     add_show(*config, invocation);
     add_explain(*config, invocation);
     add_schema(*config, invocation);
+    add_reference(*config, invocation);
     add_init(*config, invocation);
 }
 

@@ -6,6 +6,7 @@
 #include "cli/command.h"
 #include "cli/job_options.h"
 #include "trainctl/base/error.h"
+#include "trainctl/base/log.h"
 #include "trainctl/data/commands.h"
 #include "trainctl/train/signals.h"
 
@@ -35,15 +36,9 @@ struct FormatOptions {
     }
 };
 
-Exit show(const Invocation& invocation, const DataAnswer& result) {
-    print_result(invocation, result.text, result.json);
-    return result.exit;
-}
-
 void show_progress(const PrepareProgress& progress, bool terminal) {
-    const std::string line =
-        (terminal ? "\r\x1b[2K" : "") + format_progress(progress) + (terminal ? "" : "\n");
-    if (::write(STDERR_FILENO, line.data(), line.size()) < 0) return;  // progress is best effort
+    write_text(STDERR_FILENO,
+               (terminal ? "\r\x1b[2K" : "") + format_progress(progress) + (terminal ? "" : "\n"));
 }
 
 void add_prepare(CLI::App& data, Invocation& invocation) {
@@ -73,9 +68,10 @@ void add_prepare(CLI::App& data, Invocation& invocation) {
                 show_progress(progress, terminal);
             };
             args->stop = [&stop] { return stop.stop_requested(); };
-            const DataAnswer result = prepare_data(invocation.files, invocation.clock, *args);
-            if (terminal && ::write(STDERR_FILENO, "\n", 1) < 0) return result.exit;
-            return show(invocation, result);
+            const CommandResult result =
+                prepare_data(invocation.files, invocation.clock, *args, invocation.format);
+            if (terminal) write_text(STDERR_FILENO, "\n");
+            return show(result);
         };
     });
 }
@@ -111,11 +107,11 @@ void add_inspect(CLI::App& data, Invocation& invocation) {
         invocation.action = [&invocation, options, by_step] {
             options->args.format = options->format.token_format();
             options->args.dtype = options->format.token_dtype();
-            if (!by_step) return show(invocation, inspect_data(invocation.files, options->args));
+            if (!by_step) return show(inspect_data(invocation.files, options->args, invocation.format));
             options->step.tokenizer = options->args.tokenizer;
             options->step.excerpt_tokens = options->args.excerpt_tokens;
             const JobSpec spec = load_job_or_fail(invocation.files, options->job, options->step.ranks);
-            return show(invocation, inspect_step(invocation.files, spec, options->step));
+            return show(inspect_step(invocation.files, spec, options->step, invocation.format));
         };
     });
 }
@@ -155,9 +151,9 @@ void add_verify(CLI::App& data, Invocation& invocation) {
         invocation.action = [&invocation, options, by_job] {
             options->args.format = options->format.token_format();
             options->args.dtype = options->format.token_dtype();
-            if (!by_job) return show(invocation, verify_data(invocation.files, options->args));
+            if (!by_job) return show(verify_data(invocation.files, options->args, invocation.format));
             const JobSpec spec = load_job_or_fail(invocation.files, options->job, options->job_args.ranks);
-            return show(invocation, verify_job(invocation.files, spec, options->job_args));
+            return show(verify_job(invocation.files, spec, options->job_args, invocation.format));
         };
     });
 }

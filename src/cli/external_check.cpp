@@ -22,8 +22,9 @@ Problem problem_of(Severity severity, const std::string& code, const std::string
     return problem;
 }
 
-// A Megatron source is a prefix: either of its files will do as evidence.
+// A Megatron source is a prefix: either of its files will do as evidence. Of a pattern, its directory.
 bool present(FileSystem& files, const DataSource& source) {
+    if (is_pattern(source.path)) return files.status(parent_path(source.path)).has_value();
     for (const char* suffix : {"", ".bin", ".idx"}) {
         if (files.status(source.path + suffix)) return true;
     }

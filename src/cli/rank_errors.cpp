@@ -8,6 +8,7 @@
 #include <cstdlib>
 #include <thread>
 
+#include "trainctl/base/log.h"
 #include "trainctl/base/text.h"
 #include "trainctl/comm/host_name.h"
 
@@ -22,14 +23,6 @@ int environment_number(std::initializer_list<const char*> names, int otherwise) 
     return otherwise;
 }
 
-void write_stderr(std::string_view text) {
-    while (!text.empty()) {
-        const ssize_t written = ::write(STDERR_FILENO, text.data(), text.size());
-        if (written <= 0) return;
-        text.remove_prefix(static_cast<std::size_t>(written));
-    }
-}
-
 void write_error(const Error& error, const std::string& origin, OutputFormat format) {
     std::string text = origin + error.what();
     if (error.code() == Exit::Internal) {
@@ -37,13 +30,14 @@ void write_error(const Error& error, const std::string& origin, OutputFormat for
                             error.where().file, error.where().line);
     }
     if (format == OutputFormat::Json) {
-        write_stderr(fmt::format("{{\"error\":{{\"code\":{},\"message\":{}}},\"exit\":{}}}\n",
-                                 json_quote(exit_name(error.code())), json_quote(text),
-                                 static_cast<int>(error.code())));
+        write_text(STDERR_FILENO, fmt::format("{{\"error\":{{\"code\":{},\"message\":{}}},\"exit\":{}}}\n",
+                                              json_quote(exit_name(error.code())), json_quote(text),
+                                              static_cast<int>(error.code())));
         return;
     }
     // Several collected problems bring their own "error:" lines.
-    write_stderr((text.starts_with("error:") ? "" : "error: ") + text + (text.ends_with('\n') ? "" : "\n"));
+    write_text(STDERR_FILENO,
+               (text.starts_with("error:") ? "" : "error: ") + text + (text.ends_with('\n') ? "" : "\n"));
 }
 
 }  // namespace

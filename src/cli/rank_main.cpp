@@ -12,6 +12,7 @@
 #include "cli/rank_errors.h"
 #include "cli/spin_wait.h"
 #include "trainctl/comm/host_name.h"
+#include "trainctl/comm/mpi_ports.h"
 #include "trainctl/device/affinity.h"
 #include "trainctl/train/signals.h"
 
@@ -51,6 +52,20 @@ void end_all_ranks(World& world, const Error& error, const StopFlag& stop, Outpu
     throw ReportedError(error);
 }
 
+// What the log says about the ports that MPI may use.
+std::string limit_ports(const PortRange& ports, const LocalPlace& place) {
+    if (ports.size() < place.size) {
+        fail(Exit::Usage, fmt::format("launch.port_range {}-{} has {} ports for {} ranks on one host; give "
+                                      "at least one to each",
+                                      ports.first, ports.last, ports.size(), place.size));
+    }
+    if (const auto chosen = limit_mpi_ports(ports.first, ports.last)) {
+        return fmt::format("launch.port_range {}-{} is not used: {} is set and wins", ports.first, ports.last,
+                           *chosen);
+    }
+    return fmt::format("ranks listen on TCP ports {}-{} (launch.port_range)", ports.first, ports.last);
+}
+
 // Who answers a signal: one line, however many ranks got it.
 Announce announce() {
     if (environment_ranks() == 1) return Announce::AtOnce;
@@ -62,9 +77,12 @@ Announce announce() {
 Exit rank_main(Invocation& invocation, const RankSettings& settings,
                const std::function<Exit(RankContext&)>& body) {
     restart_with_short_spin(invocation.arguments);
-    AffinityPlan affinity =
-        plan_affinity(affinity_facts(local_place(), static_cast<int>(settings.device.threads)));
-    apply_affinity(affinity);  // before any thread is started
+    // Environment and affinity before any thread is started.
+    const LocalPlace place = local_place();
+    const std::string ports =
+        settings.ports && launched_by_mpi() ? limit_ports(*settings.ports, place) : std::string();
+    AffinityPlan affinity = plan_affinity(affinity_facts(place, static_cast<int>(settings.device.threads)));
+    apply_affinity(affinity);
     StopFlag stop;
     DescriptorLog log(STDERR_FILENO, LogLevel::Info, {environment_rank(), environment_ranks(), host_name()});
     const SignalThread signals(stop, log, announce());
@@ -77,7 +95,10 @@ Exit rank_main(Invocation& invocation, const RankSettings& settings,
     world_options.timeout_s = settings.timeout_s;
     const std::unique_ptr<World> world = launched_by_mpi() ? make_mpi_world(*device, world_options)
                                                            : make_single_world(*device, world_options);
-    if (world->rank() == 0) log.info(affinity.text);
+    if (world->rank() == 0) {
+        log.info(affinity.text);
+        if (!ports.empty()) log.info(ports);
+    }
     RankContext context{invocation, *device, *world, stop, log};
     try {
         return body(context);

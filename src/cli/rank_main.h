@@ -3,10 +3,12 @@
 #pragma once
 
 #include <functional>
+#include <optional>
 
 #include "cli/command.h"
 #include "trainctl/base/log.h"
 #include "trainctl/config/job_spec.h"
+#include "trainctl/config/port_range.h"
 #include "trainctl/train/stop_flag.h"
 #include "trainctl/train/training.h"
 
@@ -23,6 +25,7 @@ struct RankContext {
 
 struct RankSettings {
     DeviceSpec device;
+    std::optional<PortRange> ports;  // of MPI; nullopt: any
     double timeout_s = 600.0;
 };
 

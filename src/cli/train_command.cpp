@@ -35,6 +35,7 @@ void add_train_command(CLI::App& app, Invocation& invocation) {
             const JobSpec job = load_job_or_fail(invocation.files, options->job, environment_ranks());
             RankSettings settings;
             settings.device = job.device;
+            settings.ports = parse_port_range(job.launch.port_range);
             settings.timeout_s = job.communication.timeout_s;
             return rank_main(invocation, settings,
                              [&](RankContext& context) { return train_run(context, job, options->train); });

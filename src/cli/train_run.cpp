@@ -8,6 +8,7 @@
 #include "cli/train_observer.h"
 #include "trainctl/base/build_info.h"
 #include "trainctl/base/text.h"
+#include "trainctl/checkpoint/agree.h"
 #include "trainctl/checkpoint/space.h"
 #include "trainctl/config/load.h"
 #include "trainctl/config/model_math.h"
@@ -109,7 +110,7 @@ Exit train_run(RankContext& context, const JobSpec& job, const TrainOptions& opt
     Invocation& invocation = context.invocation;
     FileSystem& files = invocation.files;
     const bool first_rank = context.world.rank() == 0;
-    ControlLink link(context.world.control());
+    RankLink& link = context.world.control();
     Rank rank(context.device, context.world, mesh_shape(job.parallel, context.world.size()));
 
     // Data first: they are the most likely mistake, and nothing is created for a job that cannot run.

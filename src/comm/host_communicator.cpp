@@ -8,6 +8,7 @@
 #include "comm/collectives.h"
 #include "comm/combine.h"
 #include "comm/staging.h"
+#include "trainctl/comm/host_name.h"
 
 namespace trainctl {
 namespace {
@@ -185,6 +186,7 @@ class HostChannelImpl final : public HostChannel {
 
     [[nodiscard]] int rank() const override { return core_->transport->rank(); }
     [[nodiscard]] int size() const override { return core_->transport->size(); }
+    [[nodiscard]] std::string host() const override { return host_name(); }
 
     std::vector<std::string> gather(const std::string& mine) override {
         auto strings = exchange("gather", ExchangePattern::ToRoot, mine);

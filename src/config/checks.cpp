@@ -5,6 +5,7 @@
 #include <cmath>
 
 #include "trainctl/config/model_math.h"
+#include "trainctl/config/port_range.h"
 
 namespace trainctl {
 
@@ -186,6 +187,16 @@ void check_buckets(const JobSpec& job, std::vector<Finding>& findings) {
                                 "one bucket overlaps with nothing",
                                 communication.gradient_bucket_mb, gradients_mb),
                     "\"auto\" takes an eighth"));
+}
+
+void check_launch(const JobSpec& job, std::vector<Finding>& findings) {
+    const std::string& ports = job.launch.port_range;
+    if (ports.empty() || parse_port_range(ports)) return;
+    findings.push_back(
+        finding("out_of_range", {"launch.port_range"},
+                fmt::format("launch.port_range must be \"FIRST-LAST\" with 1024 <= FIRST <= LAST <= 65535, "
+                            "found \"{}\"",
+                            ports)));
 }
 
 }  // namespace trainctl

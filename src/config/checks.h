@@ -33,6 +33,7 @@ void check_layout(const JobSpec& job, std::vector<Finding>& findings);
 void check_schedule(const JobSpec& job, const CheckContext& context, std::vector<Finding>& findings);
 void check_data_keys(const JobSpec& job, const CheckContext& context, std::vector<Finding>& findings);
 void check_buckets(const JobSpec& job, std::vector<Finding>& findings);
+void check_launch(const JobSpec& job, std::vector<Finding>& findings);
 
 Finding finding(std::string code, std::vector<std::string> involved, std::string what, std::string hint = {});
 Finding warning(std::vector<std::string> involved, std::string what, std::string hint = {});

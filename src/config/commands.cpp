@@ -136,6 +136,11 @@ CommandResult config_show(FileSystem& files, const ConfigShowOptions& options) {
 
 CommandResult config_schema() { return {Exit::Ok, config_schema_json(), {}}; }
 
+CommandResult config_reference(OutputFormat output) {
+    if (output == OutputFormat::Json) return config_explain("", output);
+    return {Exit::Ok, config_reference_markdown(), {}};
+}
+
 CommandResult config_init(const std::string& preset, OutputFormat output) {
     if (const auto text = config_template_toml(preset)) {
         CommandResult result;

@@ -115,7 +115,16 @@ void add_launch(std::vector<Key>& keys) {
     planned("launch.hostfile", Kind::Text, "File with one host per line, instead of launch.hosts.");
     planned("launch.ranks_per_node", Kind::Integer, "Ranks on each host.");
     planned("launch.interfaces", Kind::TextList, "Network interfaces to use.");
-    planned("launch.port_range", Kind::Text, "Ports that MPI may use, \"20000-20100\".");
+    keys.push_back(bound_key(
+        "launch.port_range", Kind::Text,
+        {.absent = Absent::Optional,
+         .unit = "TCP ports, \"20000-20100\"",
+         .help =
+             "Where the ranks listen for each other, for firewalls: one port per rank of a host. What the "
+             "user tells OpenMPI himself wins. mpirun's own daemons need `mpirun --mca "
+             "oob_tcp_dynamic_ipv4_ports 20101 --mca oob_tcp_dynamic_ipv6_ports 20102`, with other ports "
+             "for each job on a host."},
+        &JobSpec::launch, &LaunchSpec::port_range));
     planned("launch.mpirun_args", Kind::TextList, "Further arguments of mpirun.");
     planned("launch.env", Kind::Table, "Environment variables of the ranks.");
     keys.push_back(planned_key(

@@ -221,6 +221,7 @@ LoadedJob JobReader::finish(std::optional<std::int64_t> world_size) {
     check_schedule(job_.spec, context, findings);
     check_data_keys(job_.spec, context, findings);
     check_buckets(job_.spec, findings);
+    check_launch(job_.spec, findings);
     report(std::move(findings));
 
     for (const Key& key : registry_.keys()) {

@@ -41,11 +41,17 @@ std::string build_note(const Key& key) {
 
 std::string config_reference_markdown() {
     const Registry registry;
-    std::string text;
+    std::string text =
+        "# Keys of a job file\n\n"
+        "Written by `trainctl config reference`; do not edit. `trainctl config explain KEY` tells the same "
+        "about "
+        "one key, `--set KEY=VALUE` overrides the file.\n\n"
+        "On resume, a *free* key may change, a *warn* key may change when named with `--allow-change KEY`, "
+        "and a "
+        "*refuse* key must keep its value for the whole run.\n";
     for (const std::string& section : registry.sections()) {
         text += fmt::format(
-            "{}#### [{}]\n\n| key | type | default | on resume | meaning |\n|---|---|---|---|---|\n",
-            text.empty() ? "" : "\n", section);
+            "\n## [{}]\n\n| key | type | default | on resume | meaning |\n|---|---|---|---|---|\n", section);
         for (const Key& key : registry.keys()) {
             if (key.section() != section) continue;
             text += fmt::format("| `{}` | {} | {} | {} | {}{} |\n", key.leaf(), cell(type_and_range(key)),

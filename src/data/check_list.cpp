@@ -49,19 +49,18 @@ bool CheckList::all_passed() const {
                         [](const Check& c) { return c.verdict == Verdict::Failed; });
 }
 
-DataAnswer CheckList::result() const {
-    DataAnswer result;
-    result.exit = all_passed() ? Exit::Ok : Exit::BadInput;
+CommandResult CheckList::result(OutputFormat format) const {
+    std::string text;
     std::string list;
     for (const Check& check : checks_) {
-        result.text += fmt::format("{:<11}  {}: {}\n", verdict_name(check.verdict), check.name, check.detail);
+        text += fmt::format("{:<11}  {}: {}\n", verdict_name(check.verdict), check.name, check.detail);
         list += fmt::format(R"({}{{"check":{},"verdict":{},"detail":{}}})", list.empty() ? "" : ",",
                             json_quote(check.name), json_quote(verdict_name(check.verdict)),
                             json_quote(check.detail));
     }
-    result.text += all_passed() ? "all checks passed\n" : "some checks FAILED\n";
-    result.json = fmt::format(R"({{"ok":{},"checks":[{}]}})", all_passed(), list);
-    return result;
+    text += all_passed() ? "all checks passed\n" : "some checks FAILED\n";
+    const std::string json = fmt::format(R"({{"ok":{},"checks":[{}]}})", all_passed(), list);
+    return {all_passed() ? Exit::Ok : Exit::BadInput, in_format(format, text, json), {}};
 }
 
 }  // namespace trainctl::data_detail

@@ -25,7 +25,7 @@ class CheckList {
 
     [[nodiscard]] bool all_passed() const;
     // Exit::BadInput if any check failed.
-    [[nodiscard]] DataAnswer result() const;
+    [[nodiscard]] CommandResult result(OutputFormat format) const;
 
   private:
     struct Check {

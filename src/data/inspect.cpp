@@ -98,7 +98,7 @@ std::vector<DocumentSpan> excerpt_places(const TokenFile& file, std::int64_t wan
 
 }  // namespace
 
-DataAnswer inspect_data(FileSystem& files, const InspectArgs& args) {
+CommandResult inspect_data(FileSystem& files, const InspectArgs& args, OutputFormat format) {
     OpenFiles open_files(files);
     const auto file = open_token_file(open_files, args.path, {args.format, args.dtype, 0});
     const TokenLayout& layout = file->layout();
@@ -119,22 +119,21 @@ DataAnswer inspect_data(FileSystem& files, const InspectArgs& args) {
         }
     }
 
-    DataAnswer result;
-    result.text = fmt::format("{}  {} {}  {}\n{} tokens", layout.path, token_format_name(layout.format),
-                              token_type_name(layout.type), format_bytes(layout.file_bytes), file->tokens());
-    result.json = fmt::format(R"({{"path":{},"format":"{}","token_type":"{}","bytes":{},"tokens":{})",
-                              json_quote(layout.path), token_format_name(layout.format),
-                              token_type_name(layout.type), layout.file_bytes, file->tokens());
+    std::string shown =
+        fmt::format("{}  {} {}  {}\n{} tokens", layout.path, token_format_name(layout.format),
+                    token_type_name(layout.type), format_bytes(layout.file_bytes), file->tokens());
+    std::string json = fmt::format(R"({{"path":{},"format":"{}","token_type":"{}","bytes":{},"tokens":{})",
+                                   json_quote(layout.path), token_format_name(layout.format),
+                                   token_type_name(layout.type), layout.file_bytes, file->tokens());
     if (histogram && histogram->documents > 0) {
         const double mean = static_cast<double>(file->tokens()) / static_cast<double>(histogram->documents);
-        result.text +=
-            fmt::format(" in {} documents ({} empty), mean {:.1f}, longest {}\n{}", histogram->documents,
-                        histogram->empty, mean, histogram->longest, histogram_text(*histogram));
-        result.json += fmt::format(
-            R"(,"documents":{},"empty_documents":{},"longest_document":{},"histogram":{})",
-            histogram->documents, histogram->empty, histogram->longest, histogram_json(*histogram));
+        shown += fmt::format(" in {} documents ({} empty), mean {:.1f}, longest {}\n{}", histogram->documents,
+                             histogram->empty, mean, histogram->longest, histogram_text(*histogram));
+        json += fmt::format(R"(,"documents":{},"empty_documents":{},"longest_document":{},"histogram":{})",
+                            histogram->documents, histogram->empty, histogram->longest,
+                            histogram_json(*histogram));
     } else {
-        result.text += "; this format keeps no documents (name the end-of-document id to split it)\n";
+        shown += "; this format keeps no documents (name the end-of-document id to split it)\n";
     }
     std::string list;
     for (const DocumentSpan& place : excerpt_places(*file, args.excerpts)) {
@@ -142,14 +141,14 @@ DataAnswer inspect_data(FileSystem& files, const InspectArgs& args) {
         file->read(place.first_token, ids);
         const std::string text = data_detail::excerpt(tokenizer.get(), ids);
         const std::string document = place.document >= 0 ? fmt::format("document {}, ", place.document) : "";
-        result.text += fmt::format("\n{}token {}, byte {}:\n{}\n", document, place.first_token,
-                                   file->byte_of(place.first_token), text);
+        shown += fmt::format("\n{}token {}, byte {}:\n{}\n", document, place.first_token,
+                             file->byte_of(place.first_token), text);
         list += fmt::format(R"({}{{"document":{},"first_token":{},"{}":{}}})", list.empty() ? "" : ",",
                             place.document >= 0 ? std::to_string(place.document) : "null", place.first_token,
                             tokenizer ? "text" : "ids", text);
     }
-    result.json += fmt::format(R"(,"excerpts":[{}]}})", list);
-    return result;
+    json += fmt::format(R"(,"excerpts":[{}]}})", list);
+    return {Exit::Ok, in_format(format, shown, json), {}};
 }
 
 }  // namespace trainctl

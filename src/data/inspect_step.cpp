@@ -30,7 +30,8 @@ Documents documents_of(const TokenFile& file, std::int64_t first_token, std::int
 
 }  // namespace
 
-DataAnswer inspect_step(FileSystem& files, const JobSpec& job, const InspectStepArgs& args) {
+CommandResult inspect_step(FileSystem& files, const JobSpec& job, const InspectStepArgs& args,
+                           OutputFormat format) {
     if (args.step < 1) fail(Exit::Usage, fmt::format("steps are counted from 1, found {}", args.step));
     const std::int64_t global = job.training.global_batch_size;
     if (global < 1 || args.ranks < 1 || global % args.ranks != 0) {
@@ -70,20 +71,19 @@ DataAnswer inspect_step(FileSystem& files, const JobSpec& job, const InspectStep
             json_quote(path), origin.first_token, window.size(), file.byte_of(origin.first_token),
             documents.json, tokenizer ? "text" : "ids", text);
     }
-    DataAnswer result;
-    result.text = fmt::format("step {}: samples {} to {}, {} tokens each\n", args.step, first,
-                              first + global - 1, window.size());
+    std::string shown = fmt::format("step {}: samples {} to {}, {} tokens each\n", args.step, first,
+                                    first + global - 1, window.size());
     std::string file_list;
     for (const auto& [path, count] : per_file) {
-        result.text += fmt::format("  {} sample(s) of {}\n", count, path);
+        shown += fmt::format("  {} sample(s) of {}\n", count, path);
         file_list += fmt::format(R"({}{{"path":{},"samples":{}}})", file_list.empty() ? "" : ",",
                                  json_quote(path), count);
     }
-    result.text += rows;
-    result.json =
+    shown += rows;
+    const std::string json =
         fmt::format(R"({{"step":{},"first_sample":{},"samples_per_step":{},"files":[{}],"samples":[{}]}})",
                     args.step, first, global, file_list, list);
-    return result;
+    return {Exit::Ok, in_format(format, shown, json), {}};
 }
 
 }  // namespace trainctl

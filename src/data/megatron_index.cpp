@@ -10,6 +10,7 @@
 
 #include "data/little_endian.h"
 #include "trainctl/base/error.h"
+#include "trainctl/data/sidecar.h"
 
 namespace trainctl {
 namespace {
@@ -115,30 +116,37 @@ MegatronIndex::MegatronIndex(OpenFiles& files, std::string path, std::uint64_t b
     sequences_ = static_cast<std::int64_t>(sequences);
     document_entries_ = static_cast<std::int64_t>(entries);
 
-    const std::size_t item = token_bytes(type_);
-    if (bin_bytes_ % item != 0) {
-        corrupt(fmt::format("its .bin of {} bytes is no whole number of {} ids", bin_bytes_,
-                            token_type_name(type_)));
-    }
-    tokens_ = static_cast<std::int64_t>(bin_bytes_ / item);
+    require_bin_size();
+    tokens_ = static_cast<std::int64_t>(bin_bytes_ / token_bytes(type_));
     if (document_entry(0) != 0)
         corrupt(fmt::format("the first document starts at sequence {}", document_entry(0)));
     if (document_entry(document_entries_ - 1) != sequences_) {
         corrupt(fmt::format("the documents end at sequence {} of {}", document_entry(document_entries_ - 1),
                             sequences_));
     }
+    if (sequences_ > 0 && offset_at(0) != 0)
+        corrupt(fmt::format("sequence 0 starts at byte {}", offset_at(0)));
+}
+
+// Of the two files the .bin is the one that gets cut: the index, whose own size was right, is believed.
+void MegatronIndex::require_bin_size() const {
     std::uint64_t end = 0;
     if (sequences_ > 0) {
-        if (offset_at(0) != 0) corrupt(fmt::format("sequence 0 starts at byte {}", offset_at(0)));
-        end = static_cast<std::uint64_t>(offset_at(sequences_ - 1)) +
-              static_cast<std::uint64_t>(length_at(sequences_ - 1)) * item;
+        const std::int64_t offset = stored_offset(sequences_ - 1);
+        const auto item = static_cast<std::int64_t>(token_bytes(type_));
+        if (offset < 0 || offset % item != 0) {
+            corrupt(fmt::format("sequence {} starts at byte {} of {} ids", sequences_ - 1, offset,
+                                token_type_name(type_)));
+        }
+        end =
+            static_cast<std::uint64_t>(offset) + static_cast<std::uint64_t>(length_at(sequences_ - 1) * item);
     }
-    if (end != bin_bytes_) {
-        corrupt(fmt::format(
-            "its sequences end at byte {} of the .bin, which has {} bytes: one of the two is cut or "
-            "belongs to another data set",
-            end, bin_bytes_));
-    }
+    if (end == bin_bytes_) return;
+    fail(Exit::BadInput,
+         fmt::format(
+             "{}.bin: expected {} bytes, as its index {} says, found {}: it is cut, or belongs to another "
+             "index. Restore the file or prepare the data again (trainctl data verify lists every check)",
+             megatron_prefix(path_), end, path_, bin_bytes_));
 }
 
 void MegatronIndex::corrupt(const std::string& what) const {
@@ -155,11 +163,15 @@ std::int64_t MegatronIndex::length_at(std::int64_t sequence) const {
     return length;
 }
 
-std::int64_t MegatronIndex::offset_at(std::int64_t sequence) const {
-    if (sequence == sequences_) return static_cast<std::int64_t>(bin_bytes_);
+std::int64_t MegatronIndex::stored_offset(std::int64_t sequence) const {
     const std::uint64_t at =
         header_bytes + static_cast<std::uint64_t>(sequences_) * 4 + static_cast<std::uint64_t>(sequence) * 8;
-    const auto offset = read_one<std::int64_t>(files_, path_, at);
+    return read_one<std::int64_t>(files_, path_, at);
+}
+
+std::int64_t MegatronIndex::offset_at(std::int64_t sequence) const {
+    if (sequence == sequences_) return static_cast<std::int64_t>(bin_bytes_);
+    const std::int64_t offset = stored_offset(sequence);
     const auto item = static_cast<std::int64_t>(token_bytes(type_));
     if (offset < 0 || static_cast<std::uint64_t>(offset) > bin_bytes_ || offset % item != 0) {
         corrupt(fmt::format("sequence {} starts at byte {} of a .bin of {} bytes with {} ids", sequence,

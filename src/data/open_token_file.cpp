@@ -211,10 +211,15 @@ std::unique_ptr<TokenFile> open_token_file(OpenFiles& files, const std::string& 
     return file;
 }
 
+bool is_pattern(const std::string& path) {
+    const std::size_t slash = path.rfind('/');
+    return path.find('*', slash == std::string::npos ? 0 : slash) != std::string::npos;
+}
+
 std::vector<std::string> expand_pattern(FileSystem& files, const std::string& pattern) {
+    if (!is_pattern(pattern)) return {pattern};
     const std::size_t slash = pattern.rfind('/');
     const std::string last = slash == std::string::npos ? pattern : pattern.substr(slash + 1);
-    if (last.find('*') == std::string::npos) return {pattern};
     const auto matches = [](std::string_view glob, std::string_view name) {
         // Greedy with one point of return: enough for '*' as the only wildcard.
         std::size_t g = 0, n = 0, star = std::string_view::npos, mark = 0;
@@ -236,6 +241,9 @@ std::vector<std::string> expand_pattern(FileSystem& files, const std::string& pa
         return g == glob.size();
     };
     const std::string folder = parent_path(pattern);
+    if (!files.status(folder)) {
+        fail(Exit::BadInput, fmt::format("{}: no file matches, there is no directory {}", pattern, folder));
+    }
     std::vector<std::string> found;
     for (const std::string& name : files.list(folder)) {
         if (!matches(last, name)) continue;
@@ -249,7 +257,12 @@ std::vector<std::string> expand_pattern(FileSystem& files, const std::string& pa
         const bool beside_bin = !prefix.empty() && is_file(files, prefix + ".bin");
         if (!beside_bin && is_file(files, path)) found.push_back(std::move(path));
     }
-    if (found.empty()) fail(Exit::BadInput, fmt::format("{}: no file matches", pattern));
+    if (found.empty()) {
+        fail(Exit::BadInput,
+             fmt::format("{}: no file matches; {} holds none of that name. `*` stands for any "
+                         "characters of a file name, and only there",
+                         pattern, folder));
+    }
     return found;
 }
 

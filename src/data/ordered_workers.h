@@ -64,6 +64,9 @@ class OrderedWorkers {
     };
     struct Join {
         OrderedWorkers& workers;
+        explicit Join(OrderedWorkers& all) : workers(all) {}
+        Join(const Join&) = delete;
+        Join& operator=(const Join&) = delete;
         ~Join() {
             {
                 const std::lock_guard lock(workers.mutex_);

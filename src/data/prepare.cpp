@@ -61,18 +61,17 @@ class Sink {
     std::int64_t tokens_ = 0;
 };
 
-DataAnswer answer(const PrepareArgs& args, const Sidecar& sidecar, double elapsed_s) {
+CommandResult answer(const PrepareArgs& args, const Sidecar& sidecar, double elapsed_s, OutputFormat format) {
     const WrittenTokens& written = sidecar.written;
-    DataAnswer result;
-    result.text = fmt::format(
+    const std::string text = fmt::format(
         "{}.bin  {} {} tokens in {} documents from {} file(s), {}\n"
         "tokenizer {} (vocabulary {}, end of document {}), {} empty documents left out, sha256 {}\n",
         args.output, written.tokens, sidecar.token_type, written.documents, sidecar.sources.size(),
         format_bytes(written.bin_bytes), sidecar.tokenizer, sidecar.vocab_size, sidecar.end_of_document,
         sidecar.empty_documents, written.bin_sha256);
-    result.json = fmt::format(R"({{"output":{},"elapsed_s":{},"data":{}}})", json_quote(args.output),
-                              json_number(elapsed_s), to_json(sidecar));
-    return result;
+    const std::string json = fmt::format(R"({{"output":{},"elapsed_s":{},"data":{}}})",
+                                         json_quote(args.output), json_number(elapsed_s), to_json(sidecar));
+    return {Exit::Ok, in_format(format, text, json), {}};
 }
 
 }  // namespace
@@ -93,7 +92,7 @@ std::string format_progress(const PrepareProgress& progress) {
     return line;
 }
 
-DataAnswer prepare_data(FileSystem& files, Clock& clock, const PrepareArgs& given) {
+CommandResult prepare_data(FileSystem& files, Clock& clock, const PrepareArgs& given, OutputFormat format) {
     PrepareArgs args = given;
     args.output = megatron_prefix(given.output);
     if (args.output.empty() || args.output.back() == '/') {
@@ -158,7 +157,7 @@ DataAnswer prepare_data(FileSystem& files, Clock& clock, const PrepareArgs& give
     sidecar.written = writer.finish();
     writer.commit(to_json(sidecar));
     report(clock.monotonic_s());
-    return answer(args, sidecar, clock.monotonic_s() - begin);
+    return answer(args, sidecar, clock.monotonic_s() - begin, format);
 }
 
 }  // namespace trainctl

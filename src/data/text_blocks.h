@@ -52,7 +52,7 @@ class BlockReader {
 
   private:
     bool fill(std::size_t wanted);  // carry_ grows to `wanted` bytes; false if the file ended before
-    std::size_t cut(const InputFile& file) const;
+    [[nodiscard]] std::size_t cut(const InputFile& file) const;
 
     FileSystem& files_;
     const std::vector<InputFile>& inputs_;

@@ -134,8 +134,8 @@ CheckList check_token_file(FileSystem& files, const VerifyArgs& args) {
 
 }  // namespace data_detail
 
-DataAnswer verify_data(FileSystem& files, const VerifyArgs& args) {
-    return data_detail::check_token_file(files, args).result();
+CommandResult verify_data(FileSystem& files, const VerifyArgs& args, OutputFormat format) {
+    return data_detail::check_token_file(files, args).result(format);
 }
 
 }  // namespace trainctl

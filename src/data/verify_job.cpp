@@ -150,7 +150,8 @@ void check_validation(CheckList& checks, const Corpus& corpus, const BatchLayout
 
 }  // namespace
 
-DataAnswer verify_job(FileSystem& files, const JobSpec& job, const VerifyJobArgs& args) {
+CommandResult verify_job(FileSystem& files, const JobSpec& job, const VerifyJobArgs& args,
+                         OutputFormat format) {
     CheckList checks;
     const BatchLayout layout{job.training.global_batch_size, job.training.micro_batch_size, args.ranks, 0};
     std::unique_ptr<Corpus> corpus;
@@ -161,7 +162,7 @@ DataAnswer verify_job(FileSystem& files, const JobSpec& job, const VerifyJobArgs
         return fmt::format("{} training and {} validation windows of {} tokens", report.train_windows,
                            report.validation_windows, job.training.sequence_length + 1);
     });
-    if (!opened) return checks.result();
+    if (!opened) return checks.result(format);
     if (args.contents == Contents::Check) {
         for (const auto* sources : {&corpus->train_sources(), &corpus->validation_sources()}) {
             for (const CorpusSource& source : *sources) {
@@ -176,7 +177,7 @@ DataAnswer verify_job(FileSystem& files, const JobSpec& job, const VerifyJobArgs
     }
     check_training(checks, *corpus, job, layout, args.sample_limit);
     check_validation(checks, *corpus, layout);
-    return checks.result();
+    return checks.result(format);
 }
 
 }  // namespace trainctl

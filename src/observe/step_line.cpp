@@ -4,11 +4,14 @@
 #include <sys/ioctl.h>
 #include <unistd.h>
 
+#include <cmath>
 #include <cstdlib>
+#include <limits>
 #include <string_view>
 #include <vector>
 
 #include "trainctl/base/clock.h"
+#include "trainctl/base/log.h"
 #include "trainctl/base/text.h"
 
 namespace trainctl {
@@ -18,19 +21,15 @@ double exposed_share(const StepRecord& record) {
     return record.step_s > 0.0 ? record.phases.communication / record.step_s : 0.0;
 }
 
+// A NaN has a sign that means nothing; people and their scripts look for "nan".
+double without_sign_of_nan(double value) {
+    return std::isnan(value) ? std::numeric_limits<double>::quiet_NaN() : value;
+}
+
 int terminal_width() {
     winsize size{};
     if (ioctl(STDERR_FILENO, TIOCGWINSZ, &size) != 0 || size.ws_col == 0) return 80;
     return size.ws_col;
-}
-
-void write_stderr(std::string_view text) {
-    // Progress is best effort: a closed stderr must not end a training run.
-    while (!text.empty()) {
-        const ssize_t written = ::write(STDERR_FILENO, text.data(), text.size());
-        if (written <= 0) return;
-        text.remove_prefix(static_cast<std::size_t>(written));
-    }
 }
 
 }  // namespace
@@ -40,9 +39,9 @@ std::string terminal_step_line(const StepRecord& record, double eta_s, int width
     fields.push_back(fmt::format("step {}/{}", record.step, record.total));
     fields.push_back(
         fmt::format("{:.1f}%", 100.0 * static_cast<double>(record.step) / static_cast<double>(record.total)));
-    fields.push_back(fmt::format("loss {:.4f}", record.loss));
+    fields.push_back(fmt::format("loss {:.4f}", without_sign_of_nan(record.loss)));
     fields.push_back(fmt::format("lr {:.2e}", record.lr));
-    fields.push_back(fmt::format("gnorm {:.3g}", record.grad_norm));
+    fields.push_back(fmt::format("gnorm {:.3g}", without_sign_of_nan(record.grad_norm)));
     fields.push_back(fmt::format("{} tok/s", format_count(record.tokens_per_s)));
     if (record.peak_flops_per_s > 0.0) fields.push_back(fmt::format("MFU {:.1f}%", 100.0 * record.mfu()));
     fields.push_back(fmt::format("comm {:.1f}%", 100.0 * exposed_share(record)));
@@ -65,9 +64,9 @@ std::string plain_step_line(const StepRecord& record, double eta_s) {
         "{} step={} total={} loss={:.6f} lr={:.4e} gnorm={:.4f} clip={:.4f} tok_s={:.1f} mfu={:.4f} "
         "comm={:.4f} "
         "mem_bytes={} skipped={} applied={}",
-        utc_timestamp(record.unix_s), record.step, record.total, record.loss, record.lr, record.grad_norm,
-        record.clip, record.tokens_per_s, record.mfu(), exposed_share(record), record.device_bytes,
-        record.skipped, record.applied ? 1 : 0);
+        utc_timestamp(record.unix_s), record.step, record.total, without_sign_of_nan(record.loss), record.lr,
+        without_sign_of_nan(record.grad_norm), record.clip, record.tokens_per_s, record.mfu(),
+        exposed_share(record), record.device_bytes, record.skipped, record.applied ? 1 : 0);
     if (eta_s >= 0.0) line += fmt::format(" eta_s={:.0f}", eta_s);
     return line;
 }
@@ -93,19 +92,20 @@ void StepLine::show(const StepRecord& record) {
             return;
         case ProgressStyle::Terminal:
             if (!last && now - last_shown_s_ < 0.2) return;
-            write_stderr("\r\x1b[2K" + terminal_step_line(record, eta_s(record), terminal_width()));
+            write_text(STDERR_FILENO,
+                       "\r\x1b[2K" + terminal_step_line(record, eta_s(record), terminal_width()));
             line_open_ = true;
             break;
         case ProgressStyle::Plain:
             if (!last && record.step % log_interval_ != 0 && now - last_shown_s_ < plain_interval_s_) return;
-            write_stderr(plain_step_line(record, eta_s(record)) + "\n");
+            write_text(STDERR_FILENO, plain_step_line(record, eta_s(record)) + "\n");
             break;
     }
     last_shown_s_ = now;
 }
 
 void StepLine::finish() {
-    if (line_open_) write_stderr("\n");
+    if (line_open_) write_text(STDERR_FILENO, "\n");
     line_open_ = false;
 }
 

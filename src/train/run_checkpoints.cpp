@@ -17,12 +17,7 @@ std::map<std::string, std::int64_t> layout_counters(const JobSpec& job, const Me
 
 RunCheckpoints::RunCheckpoints(CheckpointStore& store, Rank& rank, Training& training,
                                CheckpointContext context, Log& log)
-    : store_(store),
-      rank_(rank),
-      training_(training),
-      context_(std::move(context)),
-      log_(log),
-      link_(rank.world.control()) {}
+    : store_(store), rank_(rank), training_(training), context_(std::move(context)), log_(log) {}
 
 void RunCheckpoints::save(const Progress& progress, SaveReason /*reason*/) {
     // The slices are read by the host: everything that may still write them must have passed.
@@ -35,7 +30,7 @@ void RunCheckpoints::save(const Progress& progress, SaveReason /*reason*/) {
     snapshot.layout = context_.layout;
     snapshot.spec = context_.spec;
     snapshot.data_fingerprint = context_.data_fingerprint;
-    const SaveReport report = store_.save(snapshot, link_).value();
+    const SaveReport report = store_.save(snapshot, rank_.world.control()).value();
     if (rank_.world.rank() != 0) return;
     log_.info(fmt::format("checkpoint step {}: {} in {} ({}/s), state {:016x}, {}", progress.step,
                           format_bytes(report.bytes), format_duration(report.seconds),
@@ -53,7 +48,7 @@ RunCheckpoints::Resumed RunCheckpoints::resume(const ResumeRequest& request, Run
     wanted.accept = accept;
     wanted.wanted = training_.state().load_slices();
     for (const auto& [name, value] : to_counters(Progress{})) wanted.required_counters.push_back(name);
-    Resumed resumed{store_.resume(request, state, wanted, link_), {}};
+    Resumed resumed{store_.resume(request, state, wanted, rank_.world.control()), {}};
     if (rank_.world.rank() == 0) {
         for (const std::string& reason : resumed.report.passed_over) log_.warn(reason);
         log_.info(resumed.report.text);

@@ -7,6 +7,7 @@
 #include "support/rank_links.h"
 #include "support/temporary_directory.h"
 #include "trainctl/base/error.h"
+#include "trainctl/checkpoint/agree.h"
 #include "trainctl/checkpoint/commands.h"
 #include "trainctl/checkpoint/space.h"
 

@@ -105,6 +105,24 @@ class Cores(TrainctlTest):
         self.assertIn("kernels, 1 thread(s)", bound.err)
 
 
+class Stages(TrainctlTest):
+
+    def test_the_stage_that_was_asked_for_is_the_one_that_runs(self):
+        # Three ranks divide neither the parameters nor any unit of them.
+        held = []
+        for stage in (0, 1, 2):
+            settings = [f"memory.zero_stage={stage}", f"job.run_dir='run-{stage}'", "training.global_batch_size=12", "job.steps=4",
+                        "training.eval_interval=0"]
+            process = self.train(settings=settings, ranks=3)
+            self.assertIn(f"3 ranks = data 3 x tensor 1 x pipeline 1, ZeRO stage {stage},", process.err)
+            table = dict(re.findall(r"\]   ([a-z ]*[a-z]) +(\d+)  ", process.err))
+            held.append((int(table["optimizer first moment"]), int(table["gradients"])))
+        (moment_0, gradients_0), (moment_1, gradients_1), (moment_2, gradients_2) = held
+        # Padded to equal thirds.
+        self.assertEqual((moment_0, moment_0), (3 * moment_1, 3 * moment_2))
+        self.assertEqual((gradients_0, gradients_0), (gradients_1, 3 * gradients_2))
+
+
 class Bench(TrainctlTest):
 
     def test_step(self):

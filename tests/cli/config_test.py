@@ -92,6 +92,20 @@ class JobFiles(TrainctlTest):
         self.assertIn("not checked here: nowhere", self.run_trainctl("config", "check", "job.toml", *absent).err)
         self.run_trainctl("config", "check", "job.toml", "--strict", *absent, code=4)
 
+    def test_patterns_of_data(self):
+        def check(pattern, *options, code=0):
+            return self.run_trainctl("config", "check", "job.toml", *options, *set_options([f"data.train=['{pattern}']"]), code=code)
+
+        for pattern in ("te*", "*.bin", str(self.directory / "t*t.bin")):
+            self.assertEqual(check(pattern, "--strict", "--ranks", "2").err, "")
+        # Here is the directory, and nothing in it has such a name: the job cannot run.
+        for path in ("nothing-*.bin", str(self.directory / "nothing-*.bin")):
+            self.one_error(check(path, code=4), f"{path}: no file matches")
+            self.one_error(self.train(settings=[f"data.train=['{path}']"], code=4), f"{path}: no file matches")
+        # The data may lie on another machine.
+        self.assertIn("not checked here: /nowhere/*.bin", check("/nowhere/*.bin").err)
+        self.one_error(self.train(settings=["data.train=['/nowhere/*.bin']"], code=4), "/nowhere/*.bin: no file matches")
+
     def test_init_gives_a_job_that_checks(self):
         text = self.run_trainctl("config", "init", "--preset", "tiny").out
         (self.directory / "mine.toml").write_text(text)

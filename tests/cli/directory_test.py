@@ -82,7 +82,10 @@ class RunDirectory(TrainctlTest):
         self.assertEqual(torn, ['{"type":"step","v":1,"t":17'])
 
     def test_killed_rank(self):
-        self.kill_and_resume(lambda mpirun: os.kill(mpirun.ranks()[1], signal.SIGKILL))
+        killed = self.kill_and_resume(lambda mpirun: os.kill(mpirun.ranks()[1], signal.SIGKILL))
+        # mpirun names the rank; the surviving one adds nothing.
+        self.assertRegex(killed.err, r"process rank 1 .*exited on signal 9")
+        self.assertEqual(killed.errors(), [])
 
     def test_killed_launcher(self):
         self.kill_and_resume(lambda mpirun: mpirun.signal(signal.SIGKILL))
@@ -104,6 +107,7 @@ class RunDirectory(TrainctlTest):
         resumed = self.train("--resume", "auto", "--allow-change", "job.steps", settings=settings, ranks=2)
         self.assertEqual(resumed.loaded_state()[0], step)
         self.assertIn(f"finished at step {step + 3}", resumed.err)
+        return process
 
     def tree(self):
         return sorted((str(path), path.stat().st_size) for path in self.run_dir.rglob("*") if path.is_file())

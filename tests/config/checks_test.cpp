@@ -2,6 +2,7 @@
 
 #include "job_text.h"
 #include "support/catch.h"
+#include "trainctl/config/port_range.h"
 
 using namespace trainctl;
 using namespace trainctl::test;
@@ -112,7 +113,11 @@ TEST_CASE("Keys without effect are warnings, not errors", "[config][checks]") {
     accepted({"communication.gradient_bucket_mb=0.9"});
     accepted({"communication.gradient_bucket_mb=1", "communication.overlap_comm=false"});
     refused({"communication.gradient_bucket_mb=0"}, "out_of_range", "> 0");
+}
+
+TEST_CASE("One checkpoint alone is never enough: keep_latest 1 is refused", "[config][checks]") {
     refused({"checkpoint.keep_latest=1"}, "out_of_range", ">= 2");
+    accepted({"checkpoint.keep_latest=2"});
 }
 
 TEST_CASE("Tensor and pipeline sizes must divide the model", "[config][checks]") {
@@ -143,4 +148,17 @@ TEST_CASE("A consequence of another mistake is not reported", "[config][checks]"
         load(valid_job, {.set = {"job.steps=ten", "schedule.warmup_steps=2000"}, .world_size = {}});
     CHECK(count_errors(job) == 1);
     CHECK(problem(job, "wrong_type", "job.steps").code == "wrong_type");
+}
+
+TEST_CASE("Port ranges", "[config][checks]") {
+    accepted({"launch.port_range=20000-20100"});
+    accepted({"launch.port_range=1024-65535"});
+    accepted({"launch.port_range=20000-20000"});
+    for (const char* ports :
+         {"20000", "20100-20000", "1023-2000", "60000-65536", "-", "20000-", "20000-20100x", "a-b",
+          "20000:20100", " 20000-20100", "99999999999-99999999999"}) {
+        refused({std::string("launch.port_range=\"") + ports + "\""}, "out_of_range",
+                std::string("found \"") + ports + "\"");
+    }
+    CHECK(parse_port_range("20000-20100")->size() == 101);
 }

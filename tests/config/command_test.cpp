@@ -250,9 +250,12 @@ TEST_CASE("The reference table has a row for every key", "[config][command]") {
     const std::string text = config_reference_markdown();
     const Registry registry;
     for (const std::string& section : registry.sections())
-        CHECK_THAT(text, Catch::Contains("#### [" + section + "]"));
+        CHECK_THAT(text, Catch::Contains("\n## [" + section + "]"));
     std::size_t rows = 0;
     std::istringstream lines{text};
     for (std::string line; std::getline(lines, line);) rows += line.rfind("| `", 0) == 0 ? 1 : 0;
     CHECK(rows == registry.keys().size());
+    CHECK(config_reference(OutputFormat::Text).out == text);
+    const std::string all = config_reference(OutputFormat::Json).out;
+    CHECK(json::parse(all)["keys"].size() == registry.keys().size());
 }

@@ -3,6 +3,7 @@
 #include "support/catch.h"
 #include "trainctl/base/file_system.h"
 #include "trainctl/config/batch.h"
+#include "trainctl/config/reference.h"
 
 using namespace trainctl;
 using namespace trainctl::test;
@@ -11,6 +12,7 @@ TEST_CASE("Every file in configs/ passes check", "[config][folder]") {
     const auto files = make_posix_file_system();
     std::size_t checked = 0;
     for (const std::string& name : files->list(CONFIGS_FOLDER)) {
+        if (name == "REFERENCE.md") continue;
         INFO(name);
         REQUIRE(name.size() > 5);
         REQUIRE(name.substr(name.size() - 5) == ".toml");
@@ -21,6 +23,13 @@ TEST_CASE("Every file in configs/ passes check", "[config][folder]") {
         ++checked;
     }
     CHECK(checked >= 5);
+}
+
+TEST_CASE("configs/REFERENCE.md is what this build prints", "[config][folder]") {
+    const auto files = make_posix_file_system();
+    const std::string path = join_path(CONFIGS_FOLDER, "REFERENCE.md");
+    INFO("The keys changed. Renew the document: trainctl config reference > configs/REFERENCE.md");
+    CHECK(read_text(*files, path) == config_reference_markdown());
 }
 
 TEST_CASE("The files in configs/ run on the ranks their comments name", "[config][folder]") {

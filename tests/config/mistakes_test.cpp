@@ -193,7 +193,6 @@ TEST_CASE("What is not in this build is known, explained and refused", "[config]
                                    "fault_tolerance.replica_hash_steps=10",
                                    "launch.hosts=[\"a\"]",
                                    "launch.hostfile=hosts",
-                                   "launch.port_range=\"20000-20100\"",
                                    "launch.env={A=\"1\"}",
                                    "launch.slurm.nodes=4",
                                    "launch.slurm.time=2d",

@@ -11,8 +11,25 @@ using namespace trainctl::test;
 
 namespace {
 
+// What a command answers in either format.
+struct Answer {
+    Exit exit = Exit::Ok;
+    std::string text;
+    std::string json;
+};
+template <class Command>
+Answer in_both_formats(const Command& command) {
+    const CommandResult text = command(OutputFormat::Text);
+    const CommandResult json = command(OutputFormat::Json);
+    REQUIRE(text.exit == json.exit);
+    return {text.exit, text.out, json.out};
+}
+Answer inspect(MemoryFileSystem& disk, const InspectArgs& args) {
+    return in_both_formats([&](OutputFormat format) { return inspect_data(disk, args, format); });
+}
+
 // Every answer's JSON must parse; returns it for questions.
-simdjson::dom::element parse(simdjson::dom::parser& parser, const DataAnswer& result) {
+simdjson::dom::element parse(simdjson::dom::parser& parser, const Answer& result) {
     simdjson::dom::element element;
     REQUIRE(parser.parse(result.json).get(element) == simdjson::SUCCESS);
     return element;
@@ -32,7 +49,7 @@ void put_prepared(MemoryFileSystem& disk, const std::string& prefix = "d/p") {
     args.inputs = {"in.jsonl"};
     args.output = prefix;
     args.threads = 1;
-    prepare_data(disk, clock, args);
+    prepare_data(disk, clock, args, OutputFormat::Text);
 }
 
 JobSpec job_on(const std::vector<DataSource>& sources) {
@@ -53,7 +70,7 @@ TEST_CASE("data inspect counts documents and shows text") {
     MemoryFileSystem disk;
     put_prepared(disk);
     simdjson::dom::parser parser;
-    const DataAnswer result = inspect_data(disk, {"d/p", TokenFormat::Auto, {}, "", {}, 3, 20});
+    const Answer result = inspect(disk, {"d/p", TokenFormat::Auto, {}, "", {}, 3, 20});
     REQUIRE(result.exit == Exit::Ok);
     REQUIRE(contains(result.text, "in 30 documents (0 empty)"));
     REQUIRE(contains(result.text, "\"document 0<eod>\""));
@@ -75,11 +92,11 @@ TEST_CASE("data inspect splits formats without documents at the end-of-document 
     simdjson::dom::parser parser;
     disk.put("n.bin", raw<std::uint16_t>({1, 2, 9, 3, 9, 4, 5, 6}));
     InspectArgs args{"n.bin", TokenFormat::Auto, DType::U16, "", {}, 2, 3};
-    DataAnswer result = inspect_data(disk, args);
+    Answer result = inspect(disk, args);
     REQUIRE(contains(result.text, "keeps no documents"));
     REQUIRE(contains(result.text, "[1, 2, 9]"));
     args.end_of_document = 9;
-    result = inspect_data(disk, args);
+    result = inspect(disk, args);
     REQUIRE(parse(parser, result)["documents"].get_int64().value() == 3);
     REQUIRE(parse(parser, result)["longest_document"].get_int64().value() == 3);
     // llm.c puts it in front.
@@ -88,7 +105,7 @@ TEST_CASE("data inspect splits formats without documents at the end-of-document 
     header[1] = 1;
     header[2] = 5;
     disk.put("l.bin", raw(header) + raw<std::uint16_t>({50256, 1, 2, 50256, 3}));
-    result = inspect_data(disk, {"l.bin", TokenFormat::Auto, {}, "", {}, 1, 8});
+    result = inspect(disk, {"l.bin", TokenFormat::Auto, {}, "", {}, 1, 8});
     REQUIRE(parse(parser, result)["documents"].get_int64().value() == 2);
     REQUIRE(parse(parser, result)["longest_document"].get_int64().value() == 3);
 }
@@ -101,7 +118,9 @@ TEST_CASE("data inspect --step shows what the loader feeds in that step") {
     SystemClock clock;
     simdjson::dom::parser parser;
     for (const std::int64_t step : {1, 2, 6, 1000}) {
-        const auto json = parse(parser, inspect_step(disk, job, {step, 3, "", 0}));
+        const auto json = parse(parser, in_both_formats([&](OutputFormat format) {
+                                    return inspect_step(disk, job, {step, 3, "", 0}, format);
+                                }));
         REQUIRE(json["first_sample"].get_int64().value() == (step - 1) * 12);
         const auto samples = json["samples"].get_array();
         REQUIRE(samples.size() == 12);
@@ -134,8 +153,10 @@ TEST_CASE("data inspect --step shows what the loader feeds in that step") {
             }
         }
     }
-    REQUIRE(thrown_by([&] { inspect_step(disk, job, {0, 1, "", 0}); }).code == Exit::Usage);
-    const std::string shown = inspect_step(disk, job, {1, 1, "", 10}).text;
+    REQUIRE(thrown_by([&] {
+                inspect_step(disk, job, {0, 1, "", 0}, OutputFormat::Text);
+            }).code == Exit::Usage);
+    const std::string shown = inspect_step(disk, job, {1, 1, "", 10}, OutputFormat::Text).out;
     REQUIRE(contains(shown, "12 sample(s) of d/p.bin"));
     REQUIRE(contains(shown, "of document"));
 }
@@ -153,7 +174,9 @@ TEST_CASE("a model with a smaller vocabulary than the data's tokenizer is refuse
 TEST_CASE("data verify finds every kind of damage") {
     const auto verify = [](MemoryFileSystem& disk, std::int64_t vocab = 0) {
         simdjson::dom::parser parser;
-        const DataAnswer result = verify_data(disk, {"d/p", TokenFormat::Auto, {}, vocab});
+        const Answer result = in_both_formats([&](OutputFormat format) {
+            return verify_data(disk, {"d/p", TokenFormat::Auto, {}, vocab}, format);
+        });
         REQUIRE(parse(parser, result)["ok"].get_bool().value() == (result.exit == Exit::Ok));
         return result;
     };
@@ -162,7 +185,7 @@ TEST_CASE("data verify finds every kind of damage") {
         put_prepared(disk);
         REQUIRE(verify(disk).exit == Exit::Ok);
         damage(disk);
-        const DataAnswer result = verify(disk);
+        const Answer result = verify(disk);
         INFO(result.text);
         REQUIRE(result.exit == Exit::BadInput);
         REQUIRE(contains(result.text, "FAILED       " + check));
@@ -209,7 +232,9 @@ TEST_CASE("data verify of a job counts the windows that its ranks read") {
     job.data.validation_split = 0.1;
     simdjson::dom::parser parser;
     for (const std::int64_t ranks : {1, 2, 3, 6}) {
-        const DataAnswer result = verify_job(disk, job, {ranks, 100'000, Contents::Check});
+        const Answer result = in_both_formats([&](OutputFormat format) {
+            return verify_job(disk, job, {ranks, 100'000, Contents::Check}, format);
+        });
         INFO(result.text);
         REQUIRE(result.exit == Exit::Ok);
         REQUIRE(parse(parser, result)["ok"].get_bool().value());
@@ -219,10 +244,13 @@ TEST_CASE("data verify of a job counts the windows that its ranks read") {
         REQUIRE_FALSE(contains(result.text, "not checked"));
     }
     // Too few samples to see every window: said, not hidden.
-    REQUIRE(contains(verify_job(disk, job, {1, 24, Contents::Skip}).text, "not checked  windows of d/q"));
-    REQUIRE(thrown_by([&] { verify_job(disk, job, {5, 1000, Contents::Skip}); }).code == Exit::Usage);
+    REQUIRE(contains(verify_job(disk, job, {1, 24, Contents::Skip}, OutputFormat::Text).out,
+                     "not checked  windows of d/q"));
+    REQUIRE(thrown_by([&] {
+                verify_job(disk, job, {5, 1000, Contents::Skip}, OutputFormat::Text);
+            }).code == Exit::Usage);
     disk.flip_bit("d/q.bin", 8 * 24);
-    REQUIRE(verify_job(disk, job, {1, 1000, Contents::Check}).exit == Exit::BadInput);
+    REQUIRE(verify_job(disk, job, {1, 1000, Contents::Check}, OutputFormat::Text).exit == Exit::BadInput);
     disk.truncate("d/q.bin", 10);
-    REQUIRE(verify_job(disk, job, {1, 1000, Contents::Skip}).exit == Exit::BadInput);
+    REQUIRE(verify_job(disk, job, {1, 1000, Contents::Skip}, OutputFormat::Text).exit == Exit::BadInput);
 }

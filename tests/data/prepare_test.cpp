@@ -35,15 +35,15 @@ std::string zstd(const std::string& text) {
     return out;
 }
 
-DataAnswer prepare(MemoryFileSystem& disk, std::vector<std::string> inputs, std::int64_t threads = 2,
-                   Existing existing = Existing::Refuse) {
+CommandResult prepare(MemoryFileSystem& disk, std::vector<std::string> inputs, std::int64_t threads = 2,
+                      Existing existing = Existing::Refuse) {
     SystemClock clock;
     PrepareArgs args;
     args.inputs = std::move(inputs);
     args.output = "out/p";
     args.threads = threads;
     args.existing = existing;
-    return prepare_data(disk, clock, args);
+    return prepare_data(disk, clock, args, OutputFormat::Text);
 }
 
 // The documents of a prepared byte data set, each checked to end with the end-of-document token.
@@ -71,7 +71,9 @@ std::vector<std::string> outputs_of(const MemoryFileSystem& disk) {
 
 const std::vector<std::string> complete = {"out/p.bin", "out/p.idx", "out/p.json"};
 
-Exit verify(MemoryFileSystem& disk) { return verify_data(disk, {"out/p", TokenFormat::Auto, {}, 0}).exit; }
+Exit verify(MemoryFileSystem& disk) {
+    return verify_data(disk, {"out/p", TokenFormat::Auto, {}, 0}, OutputFormat::Text).exit;
+}
 
 }  // namespace
 
@@ -100,7 +102,7 @@ TEST_CASE("text, JSONL and compressed files become documents in the given order"
                  gzip("\n{\"text\":\"member two\"}"));
     disk.put("in/sub/d.txt.zst", zstd("zstandard") + zstd(" in two frames"));
     disk.put("x.pdf", "taken because it is named");
-    const DataAnswer result = prepare(disk, {"x.pdf", "in"});
+    const CommandResult result = prepare(disk, {"x.pdf", "in"});
     REQUIRE(result.exit == Exit::Ok);
     REQUIRE(documents_of(disk) == std::vector<std::string>{"taken because it is named", "first",
                                                            "second file\nwith lines\n", "one", "t\xC3\xA4\n",
@@ -163,7 +165,7 @@ TEST_CASE("progress is reported by the calling thread and ends at the whole", "[
     args.progress_interval_s = 0.0;
     std::vector<PrepareProgress> seen;
     args.progress = [&](const PrepareProgress& progress) { seen.push_back(progress); };
-    prepare_data(disk, clock, args);
+    prepare_data(disk, clock, args, OutputFormat::Text);
     REQUIRE(seen.size() >= 3);
     for (std::size_t i = 1; i < seen.size(); ++i) REQUIRE(seen[i].tokens >= seen[i - 1].tokens);
     REQUIRE(seen.back().bytes_read == seen.back().bytes_total);
@@ -173,7 +175,8 @@ TEST_CASE("progress is reported by the calling thread and ends at the whole", "[
 
     args.output = "out/q";
     args.stop = [] { return true; };
-    REQUIRE(thrown_by([&] { prepare_data(disk, clock, args); }).code == Exit::Interrupted);
+    REQUIRE(thrown_by([&] { prepare_data(disk, clock, args, OutputFormat::Text); }).code ==
+            Exit::Interrupted);
     REQUIRE(outputs_of(disk) == complete);
 }
 

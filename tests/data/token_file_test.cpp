@@ -170,8 +170,13 @@ TEST_CASE("damaged, cut and missing token files are refused with the reason") {
     disk.put("llmc.bin", llmc_header(20240801, 7, 0));
     REQUIRE(contains(text_of("llmc.bin", {TokenFormat::NanoGpt, DType::U16, 0}), "llmc"));
     put_megatron(disk, "m", 100, {{1, 2, 3}});
-    disk.truncate("m.bin", 4);
-    REQUIRE(contains(text_of("m", {}), "4 bytes"));
+    // The index is whole: the message is about the .bin, also when half an id is left.
+    for (const std::uint64_t size : {4, 3, 0}) {
+        disk.truncate("m.bin", size);
+        const std::string found =
+            "m.bin: expected 6 bytes, as its index m.idx says, found " + std::to_string(size);
+        REQUIRE(contains(text_of("m", {}), found));
+    }
     disk.erase("m.bin");
     REQUIRE(contains(text_of("m", {}), "m.bin"));
 }
@@ -250,7 +255,14 @@ TEST_CASE("patterns name files in order, a Megatron pair once") {
             std::vector<std::string>{"d/a_10.bin", "d/a_2.bin", "d/a_3.bin"});
     REQUIRE(expand_pattern(disk, "d/*_1*.bin") == std::vector<std::string>{"d/a_10.bin", "d/b_1.bin"});
     REQUIRE(expand_pattern(disk, "d/missing") == std::vector<std::string>{"d/missing"});
-    REQUIRE(thrown_by([&] { expand_pattern(disk, "d/z*"); }).code == Exit::BadInput);
+    for (const char* pattern : {"d/z*", "nowhere/*.bin"}) {
+        const Thrown nothing = thrown_by([&] { expand_pattern(disk, pattern); });
+        REQUIRE(nothing.code == Exit::BadInput);
+        REQUIRE(contains(nothing.text, std::string(pattern) + ": no file matches"));
+    }
+    REQUIRE(is_pattern("d*"));
+    REQUIRE(is_pattern("d/x*.bin"));
+    REQUIRE_FALSE(is_pattern("d*/x"));
 }
 
 TEST_CASE("many files need few descriptors") {

@@ -105,7 +105,7 @@ void set_weights(TinyModel& model, const ModelSpec& spec) {
             if (names[k].rfind("embedding.", 0) == 0) value = 0.5 * p;
             if (param.init == InitKind::One) value = 1.0 + 0.1 * p;
             if (param.init == InitKind::Zero) value = 0.1 * p;
-            reference::set(weight, i, value);
+            set_element(weight, i, value);
         }
     }
 }

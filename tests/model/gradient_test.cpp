@@ -19,12 +19,12 @@ double moved_loss(TinyModel& model, const MicroBatch& micro, int param, const st
     const TensorView weight = model.params().weight(param);
     const std::vector<double> before = values_of(weight);
     for (std::size_t e = 0; e < direction.size(); ++e) {
-        reference::set(weight, static_cast<std::int64_t>(e), before[e] + step * direction[e]);
+        set_element(weight, static_cast<std::int64_t>(e), before[e] + step * direction[e]);
     }
     // Dropout draws the same masks at every call, but only training has them.
     const double loss = dropout ? model.train(micro, scale) : model.evaluate(micro);
     for (std::size_t e = 0; e < before.size(); ++e) {
-        reference::set(weight, static_cast<std::int64_t>(e), before[e]);
+        set_element(weight, static_cast<std::int64_t>(e), before[e]);
     }
     return loss * static_cast<double>(scale);
 }

@@ -109,7 +109,7 @@ void TinyModel::scatter_weights(std::uint64_t seed) {
             double value = 0.5 * random;
             if (param.init == InitKind::One) value = 1.0 + 0.3 * random;
             if (e >= param.global.elements()) value = 0.0;
-            reference::set(weight, e, value);
+            set_element(weight, e, value);
         }
     }
 }
@@ -118,7 +118,7 @@ void TinyModel::copy_weights(const TinyModel& other) {
     for (std::size_t i = 0; i < params_->params().size(); ++i) {
         const TensorView to = params_->weight(static_cast<int>(i));
         const TensorView from = other.params().weight(static_cast<int>(i));
-        for (std::int64_t e = 0; e < to.elements(); ++e) reference::set(to, e, reference::get(from, e));
+        for (std::int64_t e = 0; e < to.elements(); ++e) set_element(to, e, element(from, e));
     }
 }
 
@@ -166,7 +166,7 @@ std::vector<double> TinyModel::gradient(int param) const { return values_of(para
 
 std::vector<double> values_of(const TensorView& view) {
     std::vector<double> values;
-    for (std::int64_t e = 0; e < view.elements(); ++e) values.push_back(reference::get(view, e));
+    for (std::int64_t e = 0; e < view.elements(); ++e) values.push_back(element(view, e));
     return values;
 }
 

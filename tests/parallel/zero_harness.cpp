@@ -5,6 +5,7 @@
 #include <limits>
 #include <mutex>
 
+#include "support/reference/elements.h"
 #include "support/reference_ops.h"
 #include "trainctl/comm/world.h"
 #include "trainctl/device/host_stream.h"
@@ -48,10 +49,6 @@ class Joined {
     std::mutex mutex_;
     std::map<std::string, std::vector<int>> named_;
 };
-
-float element(const TensorView& view, std::int64_t at) {
-    return view.dtype == DType::BF16 ? to_float(view.as<BFloat16>()[at]) : view.as<float>()[at];
-}
 
 void fill_from(const std::vector<NamedSlice>& slices, const NamedTensors& tensors) {
     for (const NamedSlice& slice : slices) {
@@ -120,12 +117,12 @@ class RankRun {
             for (const TensorRange& range : tensor_ranges(unit, params_, {0, unit.padded})) {
                 auto& tensor = tensors[params_[static_cast<std::size_t>(range.param)].name];
                 for (std::int64_t e = 0; e < range.flat.size(); ++e) {
-                    tensor.push_back(element(weights.flat(), range.unit_offset + e));
+                    tensor.push_back(static_cast<float>(element(weights.flat(), range.unit_offset + e)));
                     logical[static_cast<std::size_t>(range.unit_offset + e)] = true;
                 }
             }
             for (std::int64_t e = 0; e < unit.padded; ++e) {
-                if (logical[static_cast<std::size_t>(e)] || element(weights.flat(), e) == 0.0F) continue;
+                if (logical[static_cast<std::size_t>(e)] || element(weights.flat(), e) == 0.0) continue;
                 defects.push_back("padding of unit " + std::to_string(unit.unit) + " is not 0");
                 break;
             }

@@ -58,42 +58,6 @@ void fill_indices(const TensorView& view, const CaseTensor& spec, std::uint64_t 
 
 }  // namespace
 
-double element(const TensorView& tensor, std::int64_t index) {
-    switch (tensor.dtype) {
-        case DType::F64:
-            return tensor.as<double>()[index];
-        case DType::F32:
-            return static_cast<double>(tensor.as<float>()[index]);
-        case DType::BF16:
-            return static_cast<double>(to_float(tensor.as<BFloat16>()[index]));
-        case DType::F16:
-            return static_cast<double>(to_float(tensor.as<Float16>()[index]));
-        case DType::I32:
-            return static_cast<double>(tensor.as<std::int32_t>()[index]);
-        default:
-            fail(Exit::Internal, "element: unexpected dtype");
-    }
-}
-
-void set_element(const TensorView& tensor, std::int64_t index, double value) {
-    switch (tensor.dtype) {
-        case DType::F64:
-            tensor.as<double>()[index] = value;
-            return;
-        case DType::F32:
-            tensor.as<float>()[index] = static_cast<float>(value);
-            return;
-        case DType::BF16:
-            tensor.as<BFloat16>()[index] = to_bfloat16(static_cast<float>(value));
-            return;
-        case DType::F16:
-            tensor.as<Float16>()[index] = to_float16(static_cast<float>(value));
-            return;
-        default:
-            fail(Exit::Internal, "set_element: unexpected dtype");
-    }
-}
-
 TensorView& CaseTensors::operator[](const std::string& name) {
     const auto found = views_.find(name);
     invariant(found != views_.end(), "this op case has no tensor of that name");

@@ -11,6 +11,7 @@
 #include <string>
 #include <vector>
 
+#include "support/reference/elements.h"
 #include "trainctl/device/device.h"
 #include "trainctl/ops/ops.h"
 
@@ -70,9 +71,5 @@ struct OpCase {
 // Small and odd shapes of every op: M = 1, sizes off the vector length, grouped queries, several tiles,
 // padded vocabularies, ignored targets.
 std::vector<OpCase> op_cases();
-
-// Element of a host tensor as a double.
-double element(const TensorView& tensor, std::int64_t index);
-void set_element(const TensorView& tensor, std::int64_t index, double value);
 
 }  // namespace trainctl

@@ -30,7 +30,7 @@ void PlainParams::initialise(std::uint64_t seed) {
         std::vector<float> values(static_cast<std::size_t>(to.elements()));
         initial_values(params_[i], seed, 0, values);
         for (std::size_t e = 0; e < values.size(); ++e) {
-            reference::set(to, static_cast<std::int64_t>(e), static_cast<double>(values[e]));
+            set_element(to, static_cast<std::int64_t>(e), static_cast<double>(values[e]));
         }
     }
 }

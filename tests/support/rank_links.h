@@ -7,9 +7,18 @@
 #include <string>
 #include <vector>
 
-#include "trainctl/checkpoint/rank_link.h"
+#include "trainctl/comm/rank_link.h"
 
 namespace trainctl::test {
+
+// A world of one.
+class SoloLink final : public RankLink {
+  public:
+    [[nodiscard]] int rank() const override { return 0; }
+    [[nodiscard]] int size() const override { return 1; }
+    std::vector<std::string> gather(const std::string& mine) override { return {mine}; }
+    std::string broadcast(const std::string& from_rank_0) override { return from_rank_0; }
+};
 
 enum class RankOrder {
     Serial,      // one rank runs at a time, in rank order between messages: the same program does the same,

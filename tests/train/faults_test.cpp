@@ -9,6 +9,7 @@
 
 #include "support/catch.h"
 #include "support/temporary_directory.h"
+#include "train/meddled_state.h"
 #include "train/train_harness.h"
 #include "trainctl/train/synthetic_stream.h"
 
@@ -17,50 +18,17 @@ using namespace trainctl::test;
 
 namespace {
 
-// Puts a NaN into one gradient of one rank in chosen steps, right before it is handed over.
-class PoisonedState final : public ZeroState, private GradSink {
-  public:
-    PoisonedState(std::unique_ptr<ZeroState> real, std::vector<std::int64_t> steps)
-        : real_(std::move(real)), steps_(std::move(steps)) {}
-    ParamSource& params() override { return real_->params(); }
-    GradSink& grads() override { return *this; }
-    void initialise(std::uint64_t seed) override { real_->initialise(seed); }
-    void update(TensorView scalars, const UpdateSettings& settings) override {
-        real_->update(scalars, settings);
-        ++step_;
-    }
-    std::vector<NamedSlice> state_slices() override { return real_->state_slices(); }
-    std::vector<NamedSlice> load_slices() override { return real_->load_slices(); }
-    void loaded() override { real_->loaded(); }
-    [[nodiscard]] std::vector<MemoryRow> memory_table() const override { return real_->memory_table(); }
-    [[nodiscard]] int buckets() const override { return real_->buckets(); }
-
-  private:
-    void begin_micro(int index, MicroKind kind) override { real_->grads().begin_micro(index, kind); }
-    GradView grads(UnitId unit, Stream& stream) override {
-        const GradView view = real_->grads().grads(unit, stream);
-        if (unit == 1) block_ = view.grads.flat();
-        return view;
-    }
-    void ready(UnitId unit, Stream& stream) override {
-        if (unit == 1 && std::find(steps_.begin(), steps_.end(), step_) != steps_.end()) {
-            block_.as<float>()[5] = std::numeric_limits<float>::quiet_NaN();
-        }
-        real_->grads().ready(unit, stream);
-    }
-
-    std::unique_ptr<ZeroState> real_;
-    std::vector<std::int64_t> steps_;
-    std::int64_t step_ = 0;
-    TensorView block_;
-};
-
+// Puts a NaN into one gradient of one rank in chosen steps.
 std::function<TrainingHooks(int)> poison(int poisoned_rank, const std::vector<std::int64_t>& steps) {
     return [poisoned_rank, steps](int rank) {
         TrainingHooks hooks;
         if (rank == poisoned_rank) {
             hooks.wrap_state = [steps](std::unique_ptr<ZeroState> real) {
-                return std::make_unique<PoisonedState>(std::move(real), steps);
+                return std::make_unique<MeddledState>(
+                    std::move(real), 1, [steps](TensorView grads, std::int64_t step) {
+                        if (std::find(steps.begin(), steps.end(), step) != steps.end())
+                            grads.as<float>()[5] = std::numeric_limits<float>::quiet_NaN();
+                    });
             };
         }
         return hooks;

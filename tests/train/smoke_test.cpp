@@ -4,6 +4,7 @@
 #include "support/catch.h"
 #include "support/run_ranks.h"
 #include "support/temporary_directory.h"
+#include "train/meddled_state.h"
 
 using namespace trainctl;
 using namespace trainctl::test;
@@ -34,36 +35,11 @@ class ShiftedLabels final : public SampleStream {
 };
 
 // Zeroes all gradients of one block.
-class DeafBlock final : public ZeroState, private GradSink {
-  public:
-    explicit DeafBlock(std::unique_ptr<ZeroState> real) : real_(std::move(real)) {}
-    ParamSource& params() override { return real_->params(); }
-    GradSink& grads() override { return *this; }
-    void initialise(std::uint64_t seed) override { real_->initialise(seed); }
-    void update(TensorView scalars, const UpdateSettings& settings) override {
-        real_->update(scalars, settings);
-    }
-    std::vector<NamedSlice> state_slices() override { return real_->state_slices(); }
-    std::vector<NamedSlice> load_slices() override { return real_->load_slices(); }
-    void loaded() override { real_->loaded(); }
-    [[nodiscard]] std::vector<MemoryRow> memory_table() const override { return real_->memory_table(); }
-    [[nodiscard]] int buckets() const override { return real_->buckets(); }
-
-  private:
-    void begin_micro(int index, MicroKind kind) override { real_->grads().begin_micro(index, kind); }
-    GradView grads(UnitId unit, Stream& stream) override {
-        const GradView view = real_->grads().grads(unit, stream);
-        if (unit == 2) block_ = view.grads.flat();
-        return view;
-    }
-    void ready(UnitId unit, Stream& stream) override {
-        if (unit == 2) std::fill(block_.data, block_.data + block_.bytes(), std::byte{0});
-        real_->grads().ready(unit, stream);
-    }
-
-    std::unique_ptr<ZeroState> real_;
-    TensorView block_;
-};
+std::unique_ptr<ZeroState> deafen(std::unique_ptr<ZeroState> real) {
+    return std::make_unique<MeddledState>(std::move(real), 2, [](TensorView grads, std::int64_t) {
+        std::fill(grads.data, grads.data + grads.bytes(), std::byte{0});
+    });
+}
 
 SmokeReport smoke(const SmokeOptions& options, int ranks) {
     const auto files = make_posix_file_system();
@@ -115,9 +91,7 @@ TEST_CASE("learners with shifted labels or a block without gradients fail for ev
                 return std::make_unique<ShiftedLabels>(honest);
             };
         } else {
-            options.hooks.wrap_state = [](std::unique_ptr<ZeroState> real) {
-                return std::make_unique<DeafBlock>(std::move(real));
-            };
+            options.hooks.wrap_state = deafen;
         }
         const SmokeReport report = smoke(options, 1);
         INFO("seed " << seed << "\n" << describe(report));

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <string>
+#include <utility>
 
 #include "trainctl/base/exit.h"
 
@@ -15,5 +16,12 @@ struct CommandResult {
     std::string out;  // stdout: the result, in the format asked for
     std::string err;  // stderr: problems, for people
 };
+
+// `text` for people or `json` (one document, ended by a newline), as asked.
+inline std::string in_format(OutputFormat format, std::string text, std::string json) {
+    if (format == OutputFormat::Text) return text;
+    if (!json.ends_with('\n')) json += '\n';
+    return json;
+}
 
 }  // namespace trainctl

@@ -15,6 +15,9 @@ struct LogOrigin {
     std::string host;
 };
 
+// All of `text`, as it is. Errors are ignored on purpose: a closed stderr must not end a training run.
+void write_text(int descriptor, std::string_view text);
+
 // Thread-safe.
 class Log {
   public:

@@ -4,22 +4,14 @@
 
 #include <cstdint>
 #include <span>
-#include <string>
-#include <vector>
 
 #include "trainctl/comm/communicator.h"
+#include "trainctl/comm/rank_link.h"
 
 namespace trainctl {
 
-class HostChannel {
+class HostChannel : public RankLink {
   public:
-    virtual ~HostChannel() = default;
-    [[nodiscard]] virtual int rank() const = 0;
-    [[nodiscard]] virtual int size() const = 0;
-    // At rank 0: one string per rank, in rank order. Elsewhere: empty.
-    virtual std::vector<std::string> gather(const std::string& mine) = 0;
-    // Rank 0's string, everywhere (the argument of other ranks is ignored).
-    virtual std::string broadcast(const std::string& from_rank_0) = 0;
     // In place, exact.
     virtual void all_reduce(std::span<std::int64_t> values, Reduce reduce) = 0;
     virtual void barrier() = 0;

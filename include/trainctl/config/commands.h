@@ -45,6 +45,8 @@ CommandResult config_show(FileSystem& files, const ConfigShowOptions& options);
 // Empty: all.
 CommandResult config_explain(const std::string& wanted, OutputFormat output);
 CommandResult config_schema();
+// Text: configs/REFERENCE.md. Json: all keys as config_explain() gives them.
+CommandResult config_reference(OutputFormat output);
 CommandResult config_init(const std::string& preset, OutputFormat output);
 
 }  // namespace trainctl

@@ -176,6 +176,12 @@ struct MonitoringSpec {
     bool operator==(const MonitoringSpec& other) const = default;
 };
 
+struct LaunchSpec {
+    std::string port_range;  // see parse_port_range(); empty: any
+
+    bool operator==(const LaunchSpec& other) const = default;
+};
+
 enum class DeviceKind { Auto, Cuda, Cpu };
 
 struct DeviceSpec {
@@ -204,6 +210,7 @@ struct JobSpec {
     CommunicationSpec communication;
     CheckpointSpec checkpoint;
     FaultToleranceSpec fault_tolerance;
+    LaunchSpec launch;
     MonitoringSpec monitoring;
     DeviceSpec device;
 

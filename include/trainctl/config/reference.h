@@ -7,7 +7,7 @@
 
 namespace trainctl {
 
-// The key tables of the README, one per section.
+// configs/REFERENCE.md: a table of keys for every section.
 std::string config_reference_markdown();
 
 // JSON Schema (draft 2020-12) of the job file, for editors.

@@ -1,4 +1,5 @@
-// The `data` commands as functions: arguments in, text and exit code out. Nothing is printed here.
+// The `data` commands as functions: arguments in, text and exit code out. Nothing is printed here. Bad
+// arguments and unreadable files are thrown as Error.
 #pragma once
 
 #include <cstdint>
@@ -8,20 +9,13 @@
 #include <vector>
 
 #include "trainctl/base/clock.h"
-#include "trainctl/base/exit.h"
+#include "trainctl/base/command_result.h"
 #include "trainctl/base/file_system.h"
 #include "trainctl/config/job_spec.h"
 #include "trainctl/data/megatron_writer.h"
 #include "trainctl/data/sidecar.h"
 
 namespace trainctl {
-
-// What a reading command answers. Bad arguments and unreadable files are thrown as Error instead.
-struct DataAnswer {
-    Exit exit = Exit::Ok;
-    std::string text;  // for people, ends with a newline
-    std::string json;  // one document
-};
 
 // ---- data prepare
 // ----------------------------------------------------------------------------------------------
@@ -53,7 +47,7 @@ struct PrepareArgs {
 // document), each also as .gz and .zst, to PREFIX.bin, PREFIX.idx, PREFIX.json. The result does not depend on
 // the number of threads. Memory is bounded by about threads x 16 MiB (a single JSON line may be up to 256
 // MiB). On any error nothing is left behind.
-DataAnswer prepare_data(FileSystem& files, Clock& clock, const PrepareArgs& args);
+CommandResult prepare_data(FileSystem& files, Clock& clock, const PrepareArgs& given, OutputFormat format);
 
 // ---- data inspect
 // ----------------------------------------------------------------------------------------------
@@ -67,7 +61,7 @@ struct InspectArgs {
     std::int64_t excerpts = 3;
     std::int64_t excerpt_tokens = 160;
 };
-DataAnswer inspect_data(FileSystem& files, const InspectArgs& args);
+CommandResult inspect_data(FileSystem& files, const InspectArgs& args, OutputFormat format);
 
 struct InspectStepArgs {
     std::int64_t step = 1;              // as logs and metrics count: the first step is 1
@@ -76,7 +70,8 @@ struct InspectStepArgs {
     std::int64_t excerpt_tokens = 160;  // of each sample; 0: all
 };
 // Files, documents, offsets and text of what the job reads in that step.
-DataAnswer inspect_step(FileSystem& files, const JobSpec& job, const InspectStepArgs& args);
+CommandResult inspect_step(FileSystem& files, const JobSpec& job, const InspectStepArgs& args,
+                           OutputFormat format);
 
 // ---- data verify
 // -----------------------------------------------------------------------------------------------
@@ -88,7 +83,7 @@ struct VerifyArgs {
     std::int64_t vocab_size = 0;  // 0: of PREFIX.json if there is one, else ids are only reported
 };
 // Sizes, every index entry, every id, checksums. Exit::BadInput if any check failed.
-DataAnswer verify_data(FileSystem& files, const VerifyArgs& args);
+CommandResult verify_data(FileSystem& files, const VerifyArgs& args, OutputFormat format);
 
 enum class Contents { Check, Skip };  // whether verify_data also runs on every file
 
@@ -99,6 +94,7 @@ struct VerifyJobArgs {
 };
 // Walks the samples of the job as `ranks` ranks take them and counts every window: no overlap between ranks,
 // each complete epoch covers every window exactly once, weights within one in 1024, validation covered once.
-DataAnswer verify_job(FileSystem& files, const JobSpec& job, const VerifyJobArgs& args);
+CommandResult verify_job(FileSystem& files, const JobSpec& job, const VerifyJobArgs& args,
+                         OutputFormat format);
 
 }  // namespace trainctl

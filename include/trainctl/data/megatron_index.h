@@ -24,7 +24,8 @@ struct DocumentSpan {
 class MegatronIndex {
   public:
     // Checks the header, the sizes and the first and last entries against a .bin of `bin_bytes`: O(1).
-    // Anything wrong is Exit::BadInput. `files` must outlive the index.
+    // Anything wrong is Exit::BadInput and names the file at fault, the .bin if its size is not what the
+    // index says. `files` must outlive the index.
     MegatronIndex(OpenFiles& files, std::string path, std::uint64_t bin_bytes);
 
     [[nodiscard]] TokenType type() const { return type_; }
@@ -46,8 +47,10 @@ class MegatronIndex {
 
   private:
     [[nodiscard]] std::int64_t length_at(std::int64_t sequence) const;
+    [[nodiscard]] std::int64_t stored_offset(std::int64_t sequence) const;  // as read
     [[nodiscard]] std::int64_t offset_at(std::int64_t sequence) const;  // bytes; sequence S is the .bin's end
     [[nodiscard]] std::int64_t document_entry(std::int64_t entry) const;  // sequence number, checked
+    void require_bin_size() const;
     [[noreturn]] void corrupt(const std::string& what) const;
 
     OpenFiles& files_;

@@ -67,8 +67,10 @@ class TokenFile {
 std::unique_ptr<TokenFile> open_token_file(OpenFiles& files, const std::string& path,
                                            const TokenFileOptions& options);
 
-// Files that `pattern` names: itself, or, with '*' in its last component, the matching files in bytewise
-// order (a Megatron pair counts once, as its .bin). No match is Exit::BadInput.
+// Whether the last component holds a '*'.
+bool is_pattern(const std::string& path);
+// Files that `pattern` names: itself, or the files that match it in bytewise order (a Megatron pair counts
+// once, as its .bin). No match is Exit::BadInput.
 std::vector<std::string> expand_pattern(FileSystem& files, const std::string& pattern);
 
 }  // namespace trainctl

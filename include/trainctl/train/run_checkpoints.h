@@ -8,26 +8,10 @@
 
 #include "trainctl/base/log.h"
 #include "trainctl/checkpoint/checkpoint_store.h"
-#include "trainctl/comm/host_channel.h"
-#include "trainctl/comm/host_name.h"
 #include "trainctl/train/trainer.h"
 #include "trainctl/train/training.h"
 
 namespace trainctl {
-
-// The control channel as the checkpoint room sees it.
-class ControlLink final : public RankLink {
-  public:
-    explicit ControlLink(HostChannel& control) : control_(control) {}
-    [[nodiscard]] int rank() const override { return control_.rank(); }
-    [[nodiscard]] int size() const override { return control_.size(); }
-    [[nodiscard]] std::string host() const override { return host_name(); }
-    std::vector<std::string> gather(const std::string& mine) override { return control_.gather(mine); }
-    std::string broadcast(const std::string& from_rank_0) override { return control_.broadcast(from_rank_0); }
-
-  private:
-    HostChannel& control_;
-};
 
 // What goes into every checkpoint beside the state.
 struct CheckpointContext {
@@ -62,7 +46,6 @@ class RunCheckpoints final : public CheckpointWriter {
     Training& training_;
     CheckpointContext context_;
     Log& log_;
-    ControlLink link_;
 };
 
 }  // namespace trainctl

@@ -41,7 +41,7 @@ struct Packed {
 
 double dot(const TensorView& a, std::int64_t at_a, const TensorView& b, std::int64_t at_b, std::int64_t n) {
     double sum = 0.0;
-    for (std::int64_t i = 0; i < n; ++i) sum += get(a, at_a + i) * get(b, at_b + i);
+    for (std::int64_t i = 0; i < n; ++i) sum += element(a, at_a + i) * element(b, at_b + i);
     return sum;
 }
 
@@ -71,14 +71,14 @@ void ReferenceAttention::forward(Stream& stream, TensorView out, TensorView lse,
             double sum = 0.0;
             for (const double value : score) sum += std::exp(value - top);
             const double log_sum = top + std::log(sum);
-            set(lse, (sample * settings.heads + head) * settings.length + query, log_sum);
+            set_element(lse, (sample * settings.heads + head) * settings.length + query, log_sum);
             for (std::int64_t d = 0; d < dim; ++d) {
                 double value = 0.0;
                 for (std::int64_t key = 0; key <= query; ++key) {
                     value += std::exp(score[static_cast<std::size_t>(key)] - log_sum) *
-                             at.mask(sample, head, query, key) * get(qkv, at.v(sample, key, head) + d);
+                             at.mask(sample, head, query, key) * element(qkv, at.v(sample, key, head) + d);
                 }
-                set(out, at.out(sample, query, head) + d, value);
+                set_element(out, at.out(sample, query, head) + d, value);
             }
         });
     });
@@ -98,7 +98,7 @@ void ReferenceAttention::backward(Stream& stream, TensorView dqkv, TensorView do
             gradient[static_cast<std::size_t>(index)] += value;
         };
         for_each_query(settings, [&](std::int64_t sample, std::int64_t head, std::int64_t query) {
-            const double log_sum = get(lse, (sample * settings.heads + head) * settings.length + query);
+            const double log_sum = element(lse, (sample * settings.heads + head) * settings.length + query);
             const std::int64_t q = at.q(sample, query, head);
             const std::int64_t o = at.out(sample, query, head);
             std::vector<double> p;
@@ -117,14 +117,14 @@ void ReferenceAttention::backward(Stream& stream, TensorView dqkv, TensorView do
                 const std::int64_t k = at.k(sample, key, head);
                 const std::int64_t v = at.v(sample, key, head);
                 for (std::int64_t d = 0; d < dim; ++d) {
-                    add(q + d, scale * ds * get(qkv, k + d));
-                    add(k + d, scale * ds * get(qkv, q + d));
-                    add(v + d, kept * get(dout, o + d));
+                    add(q + d, scale * ds * element(qkv, k + d));
+                    add(k + d, scale * ds * element(qkv, q + d));
+                    add(v + d, kept * element(dout, o + d));
                 }
             }
         });
         for (std::int64_t i = 0; i < dqkv.elements(); ++i)
-            set(dqkv, i, gradient[static_cast<std::size_t>(i)]);
+            set_element(dqkv, i, gradient[static_cast<std::size_t>(i)]);
     });
 }
 
@@ -138,13 +138,13 @@ void ReferenceAttention::rope(Stream& stream, TensorView qkv, TensorView table, 
                 for (std::int64_t head = 0; head < settings.heads + settings.kv_heads; ++head) {
                     const std::int64_t base = at.row(sample, position) + head * settings.head_dim;
                     for (std::int64_t i = 0; i < half; ++i) {
-                        const double c = get(table, (position * half + i) * 2);
-                        double s = get(table, (position * half + i) * 2 + 1);
+                        const double c = element(table, (position * half + i) * 2);
+                        double s = element(table, (position * half + i) * 2 + 1);
                         if (direction == RopeDirection::Backward) s = -s;
-                        const double first = get(qkv, base + i);
-                        const double second = get(qkv, base + half + i);
-                        set(qkv, base + i, first * c - second * s);
-                        set(qkv, base + half + i, second * c + first * s);
+                        const double first = element(qkv, base + i);
+                        const double second = element(qkv, base + half + i);
+                        set_element(qkv, base + i, first * c - second * s);
+                        set_element(qkv, base + half + i, second * c + first * s);
                     }
                 }
             }

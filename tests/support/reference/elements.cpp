@@ -1,23 +1,25 @@
 #include "support/reference/elements.h"
 
-namespace trainctl::reference {
+namespace trainctl {
 
-double get(const TensorView& tensor, std::int64_t index) {
+double element(const TensorView& tensor, std::int64_t index) {
     switch (tensor.dtype) {
         case DType::F64:
             return tensor.as<double>()[index];
         case DType::F32:
-            return tensor.as<float>()[index];
+            return static_cast<double>(tensor.as<float>()[index]);
         case DType::BF16:
-            return to_float(tensor.as<BFloat16>()[index]);
+            return static_cast<double>(to_float(tensor.as<BFloat16>()[index]));
         case DType::F16:
-            return to_float(tensor.as<Float16>()[index]);
+            return static_cast<double>(to_float(tensor.as<Float16>()[index]));
+        case DType::I32:
+            return static_cast<double>(tensor.as<std::int32_t>()[index]);
         default:
-            fail(Exit::Internal, "reference ops: a floating tensor was expected");
+            fail(Exit::Internal, "element: unexpected dtype");
     }
 }
 
-void set(const TensorView& tensor, std::int64_t index, double value) {
+void set_element(const TensorView& tensor, std::int64_t index, double value) {
     switch (tensor.dtype) {
         case DType::F64:
             tensor.as<double>()[index] = value;
@@ -32,9 +34,11 @@ void set(const TensorView& tensor, std::int64_t index, double value) {
             tensor.as<Float16>()[index] = to_float16(static_cast<float>(value));
             return;
         default:
-            fail(Exit::Internal, "reference ops: a floating tensor was expected");
+            fail(Exit::Internal, "set_element: unexpected dtype");
     }
 }
+
+namespace reference {
 
 double dropout_factor(const Dropout& dropout, std::int64_t sample, std::int64_t element) {
     if (dropout.probability <= 0.0F) return 1.0;
@@ -47,4 +51,5 @@ double dropout_factor(const Dropout& dropout, std::int64_t sample, std::int64_t 
     return kept ? 1.0 / (1.0 - static_cast<double>(dropout.probability)) : 0.0;
 }
 
-}  // namespace trainctl::reference
+}  // namespace reference
+}  // namespace trainctl

@@ -6,14 +6,18 @@
 #include "trainctl/device/host_stream.h"
 #include "trainctl/ops/ops.h"
 
-namespace trainctl::reference {
+namespace trainctl {
 
-double get(const TensorView& tensor, std::int64_t index);
-void set(const TensorView& tensor, std::int64_t index, double value);  // rounds to the tensor's dtype
+double element(const TensorView& tensor, std::int64_t index);
+void set_element(const TensorView& tensor, std::int64_t index, double value);  // rounds to the tensor's dtype
+
+}  // namespace trainctl
+
+namespace trainctl::reference {
 
 // += or =
 inline void put(const TensorView& tensor, std::int64_t index, double value, Into into) {
-    set(tensor, index, into == Into::Accumulate ? get(tensor, index) + value : value);
+    set_element(tensor, index, into == Into::Accumulate ? element(tensor, index) + value : value);
 }
 
 // Product of all extents but the last.

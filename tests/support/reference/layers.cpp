@@ -17,11 +17,11 @@ void ReferenceMatmul::forward(Stream& stream, TensorView y, TensorView x, Tensor
         const std::int64_t columns = columns_of(y);
         for (std::int64_t row = 0; row < rows; ++row) {
             for (std::int64_t column = 0; column < columns; ++column) {
-                double sum = bias.empty() ? 0.0 : get(bias, column);
+                double sum = bias.empty() ? 0.0 : element(bias, column);
                 for (std::int64_t k = 0; k < inner; ++k) {
-                    sum += get(x, row * inner + k) * get(w, column * inner + k);
+                    sum += element(x, row * inner + k) * element(w, column * inner + k);
                 }
-                set(y, row * columns + column, sum);
+                set_element(y, row * columns + column, sum);
             }
         }
     });
@@ -37,7 +37,7 @@ void ReferenceMatmul::backward_input(Stream& stream, TensorView dx, TensorView d
             for (std::int64_t k = 0; k < inner; ++k) {
                 double sum = 0.0;
                 for (std::int64_t column = 0; column < columns; ++column) {
-                    sum += get(dy, row * columns + column) * get(w, column * inner + k);
+                    sum += element(dy, row * columns + column) * element(w, column * inner + k);
                 }
                 put(dx, row * inner + k, sum, into);
             }
@@ -55,7 +55,7 @@ void ReferenceMatmul::backward_weight(Stream& stream, TensorView dw, TensorView 
             for (std::int64_t k = 0; k < inner; ++k) {
                 double sum = 0.0;
                 for (std::int64_t row = 0; row < rows; ++row) {
-                    sum += get(dy, row * columns + column) * get(x, row * inner + k);
+                    sum += element(dy, row * columns + column) * element(x, row * inner + k);
                 }
                 put(dw, column * inner + k, sum, into);
             }
@@ -74,10 +74,10 @@ void ReferenceNorm::forward(Stream& stream, TensorView y, TensorView residual_ou
             for (std::int64_t c = 0; c < width; ++c) {
                 const std::int64_t at = row * width + c;
                 if (branch.empty()) {
-                    x.push_back(get(residual_in, at));
+                    x.push_back(element(residual_in, at));
                 } else {
-                    set(residual_out, at, get(residual_in, at) + get(branch, at));
-                    x.push_back(get(residual_out, at));  // what later layers will read
+                    set_element(residual_out, at, element(residual_in, at) + element(branch, at));
+                    x.push_back(element(residual_out, at));  // what later layers will read
                 }
             }
             double mean = 0.0;
@@ -87,12 +87,12 @@ void ReferenceNorm::forward(Stream& stream, TensorView y, TensorView residual_ou
             double variance = 0.0;
             for (const double value : x) variance += (value - mean) * (value - mean) / count;
             const double inverse = 1.0 / std::sqrt(variance + static_cast<double>(settings.epsilon));
-            set(statistics, row * 2, mean);
-            set(statistics, row * 2 + 1, inverse);
+            set_element(statistics, row * 2, mean);
+            set_element(statistics, row * 2 + 1, inverse);
             for (std::int64_t c = 0; c < width; ++c) {
-                const double shift = bias.empty() ? 0.0 : get(bias, c);
-                set(y, row * width + c,
-                    (x[static_cast<std::size_t>(c)] - mean) * inverse * get(gain, c) + shift);
+                const double shift = bias.empty() ? 0.0 : element(bias, c);
+                set_element(y, row * width + c,
+                            (x[static_cast<std::size_t>(c)] - mean) * inverse * element(gain, c) + shift);
             }
         }
     });
@@ -110,26 +110,26 @@ void ReferenceNorm::backward(Stream& stream, TensorView dresidual_in, TensorView
         std::vector<double> gain_sum(static_cast<std::size_t>(width), 0.0);
         std::vector<double> bias_sum(static_cast<std::size_t>(width), 0.0);
         for (std::int64_t row = 0; row < rows_of(residual); ++row) {
-            const double mean = settings.kind == NormKind::LayerNorm ? get(statistics, row * 2) : 0.0;
-            const double inverse = get(statistics, row * 2 + 1);
+            const double mean = settings.kind == NormKind::LayerNorm ? element(statistics, row * 2) : 0.0;
+            const double inverse = element(statistics, row * 2 + 1);
             double mean_g = 0.0;
             double mean_gn = 0.0;
             for (std::int64_t c = 0; c < width; ++c) {
                 const std::int64_t at = row * width + c;
-                const double n = (get(residual, at) - mean) * inverse;
-                const double g = get(dy, at) * get(gain, c);
+                const double n = (element(residual, at) - mean) * inverse;
+                const double g = element(dy, at) * element(gain, c);
                 mean_g += g / count;
                 mean_gn += g * n / count;
-                gain_sum[static_cast<std::size_t>(c)] += get(dy, at) * n;
-                bias_sum[static_cast<std::size_t>(c)] += get(dy, at);
+                gain_sum[static_cast<std::size_t>(c)] += element(dy, at) * n;
+                bias_sum[static_cast<std::size_t>(c)] += element(dy, at);
             }
             if (settings.kind == NormKind::RmsNorm) mean_g = 0.0;
             for (std::int64_t c = 0; c < width; ++c) {
                 const std::int64_t at = row * width + c;
-                const double n = (get(residual, at) - mean) * inverse;
-                const double g = get(dy, at) * get(gain, c);
-                const double through = dresidual_out.empty() ? 0.0 : get(dresidual_out, at);
-                set(dresidual_in, at, through + inverse * (g - mean_g - n * mean_gn));
+                const double n = (element(residual, at) - mean) * inverse;
+                const double g = element(dy, at) * element(gain, c);
+                const double through = dresidual_out.empty() ? 0.0 : element(dresidual_out, at);
+                set_element(dresidual_in, at, through + inverse * (g - mean_g - n * mean_gn));
             }
         }
         for (std::int64_t c = 0; c < width; ++c) {
@@ -159,7 +159,8 @@ double sigmoid(double x) { return 1.0 / (1.0 + std::exp(-x)); }
 void ReferenceElementwise::bias_gelu_forward(Stream& stream, TensorView y, TensorView x, TensorView bias) {
     host_stream(stream).run([=] {
         const std::int64_t width = columns_of(x);
-        for (std::int64_t i = 0; i < x.elements(); ++i) set(y, i, gelu(get(x, i) + get(bias, i % width)));
+        for (std::int64_t i = 0; i < x.elements(); ++i)
+            set_element(y, i, gelu(element(x, i) + element(bias, i % width)));
     });
 }
 
@@ -170,8 +171,9 @@ void ReferenceElementwise::bias_gelu_backward(Stream& stream, TensorView dx, Ten
         const std::int64_t width = columns_of(x);
         std::vector<double> sums(static_cast<std::size_t>(width), 0.0);
         for (std::int64_t i = 0; i < x.elements(); ++i) {
-            const double gradient = get(dy, i) * gelu_derivative(get(x, i) + get(bias, i % width));
-            set(dx, i, gradient);
+            const double gradient =
+                element(dy, i) * gelu_derivative(element(x, i) + element(bias, i % width));
+            set_element(dx, i, gradient);
             sums[static_cast<std::size_t>(i % width)] += gradient;
         }
         for (std::int64_t c = 0; c < width; ++c) put(dbias, c, sums[static_cast<std::size_t>(c)], into);
@@ -183,8 +185,8 @@ void ReferenceElementwise::swiglu_forward(Stream& stream, TensorView y, TensorVi
         const std::int64_t width = columns_of(y);
         for (std::int64_t i = 0; i < y.elements(); ++i) {
             const std::int64_t at = (i / width) * 2 * width + i % width;
-            const double gate = get(gate_up, at);
-            set(y, i, gate * sigmoid(gate) * get(gate_up, at + width));
+            const double gate = element(gate_up, at);
+            set_element(y, i, gate * sigmoid(gate) * element(gate_up, at + width));
         }
     });
 }
@@ -195,12 +197,12 @@ void ReferenceElementwise::swiglu_backward(Stream& stream, TensorView dgate_up, 
         const std::int64_t width = columns_of(dy);
         for (std::int64_t i = 0; i < dy.elements(); ++i) {
             const std::int64_t at = (i / width) * 2 * width + i % width;
-            const double gate = get(gate_up, at);
-            const double up = get(gate_up, at + width);
+            const double gate = element(gate_up, at);
+            const double up = element(gate_up, at + width);
             const double s = sigmoid(gate);
-            const double gradient = get(dy, i);
-            set(dgate_up, at, gradient * up * s * (1.0 + gate * (1.0 - s)));
-            set(dgate_up, at + width, gradient * gate * s);
+            const double gradient = element(dy, i);
+            set_element(dgate_up, at, gradient * up * s * (1.0 + gate * (1.0 - s)));
+            set_element(dgate_up, at + width, gradient * gate * s);
         }
     });
 }
@@ -211,7 +213,7 @@ void ReferenceElementwise::bias_backward(Stream& stream, TensorView dbias, Tenso
         const std::int64_t width = columns_of(dy);
         for (std::int64_t c = 0; c < width; ++c) {
             double sum = 0.0;
-            for (std::int64_t row = 0; row < rows_of(dy); ++row) sum += get(dy, row * width + c);
+            for (std::int64_t row = 0; row < rows_of(dy); ++row) sum += element(dy, row * width + c);
             put(dbias, c, sum, into);
         }
     });
@@ -219,7 +221,7 @@ void ReferenceElementwise::bias_backward(Stream& stream, TensorView dbias, Tenso
 
 void ReferenceElementwise::add(Stream& stream, TensorView y, TensorView a, TensorView b) {
     host_stream(stream).run([=] {
-        for (std::int64_t i = 0; i < y.elements(); ++i) set(y, i, get(a, i) + get(b, i));
+        for (std::int64_t i = 0; i < y.elements(); ++i) set_element(y, i, element(a, i) + element(b, i));
     });
 }
 
@@ -228,14 +230,14 @@ void ReferenceElementwise::dropout(Stream& stream, TensorView y, TensorView x, s
     host_stream(stream).run([=] {
         const std::int64_t block = rows_per_sample * columns_of(x);
         for (std::int64_t i = 0; i < x.elements(); ++i) {
-            set(y, i, get(x, i) * dropout_factor(site, i / block, i % block));
+            set_element(y, i, element(x, i) * dropout_factor(site, i / block, i % block));
         }
     });
 }
 
 void ReferenceElementwise::cast(Stream& stream, TensorView to, TensorView from) {
     host_stream(stream).run([=] {
-        for (std::int64_t i = 0; i < to.elements(); ++i) set(to, i, get(from, i));
+        for (std::int64_t i = 0; i < to.elements(); ++i) set_element(to, i, element(from, i));
     });
 }
 
@@ -251,9 +253,9 @@ void ReferenceEmbedding::forward(Stream& stream, TensorView x, TensorView tokens
             const std::int64_t token = tokens.as<std::int32_t>()[row] - first_row;
             const bool here = token >= 0 && token < table.shape[0];
             for (std::int64_t c = 0; c < width; ++c) {
-                double value = here ? get(table, token * width + c) : 0.0;
-                if (!positions.empty()) value += get(positions, (row % length) * width + c);
-                set(x, row * width + c, value);
+                double value = here ? element(table, token * width + c) : 0.0;
+                if (!positions.empty()) value += element(positions, (row % length) * width + c);
+                set_element(x, row * width + c, value);
             }
         }
     });
@@ -272,7 +274,7 @@ void ReferenceEmbedding::backward(Stream& stream, TensorView dtable, TensorView 
             const std::int64_t token = tokens.as<std::int32_t>()[row] - first_row;
             const bool here = token >= 0 && token < dtable.shape[0];
             for (std::int64_t c = 0; c < width; ++c) {
-                const double gradient = get(dx, row * width + c);
+                const double gradient = element(dx, row * width + c);
                 if (here) put(dtable, token * width + c, gradient, Into::Accumulate);
                 if (!dpositions.empty()) {
                     put(dpositions, (row % length) * width + c, gradient, Into::Accumulate);

@@ -15,20 +15,21 @@ void ReferenceLoss::cross_entropy(Stream& stream, TensorView losses, TensorView 
         for (std::int64_t row = 0; row < rows_of(logits); ++row) {
             const std::int64_t base = row * width;
             const std::int32_t target = targets.as<std::int32_t>()[row];
-            double top = get(logits, base);
-            for (std::int64_t c = 0; c < settings.vocab_size; ++c) top = std::max(top, get(logits, base + c));
+            double top = element(logits, base);
+            for (std::int64_t c = 0; c < settings.vocab_size; ++c)
+                top = std::max(top, element(logits, base + c));
             double sum = 0.0;
             for (std::int64_t c = 0; c < settings.vocab_size; ++c)
-                sum += std::exp(get(logits, base + c) - top);
+                sum += std::exp(element(logits, base + c) - top);
             const double log_sum = top + std::log(sum);
-            set(losses, row, target < 0 ? 0.0 : log_sum - get(logits, base + target));
+            set_element(losses, row, target < 0 ? 0.0 : log_sum - element(logits, base + target));
             if (settings.pass == LossPass::Evaluate) continue;
             for (std::int64_t c = 0; c < width; ++c) {
                 double gradient = 0.0;
                 if (target >= 0 && c < settings.vocab_size) {
-                    gradient = std::exp(get(logits, base + c) - log_sum) - (c == target ? 1.0 : 0.0);
+                    gradient = std::exp(element(logits, base + c) - log_sum) - (c == target ? 1.0 : 0.0);
                 }
-                set(logits, base + c, gradient * static_cast<double>(settings.gradient_scale));
+                set_element(logits, base + c, gradient * static_cast<double>(settings.gradient_scale));
             }
         }
     });
@@ -37,7 +38,7 @@ void ReferenceLoss::cross_entropy(Stream& stream, TensorView losses, TensorView 
 void ReferenceLoss::sum_losses(Stream& stream, TensorView total, TensorView losses, Into into) {
     host_stream(stream).run([=] {
         double sum = 0.0;
-        for (std::int64_t row = 0; row < losses.elements(); ++row) sum += get(losses, row);
+        for (std::int64_t row = 0; row < losses.elements(); ++row) sum += element(losses, row);
         put(total, 0, sum, into);
     });
 }
@@ -51,7 +52,7 @@ void ReferenceOptimizer::sum_squares(Stream& stream, TensorView bins, TensorView
             if ((flags.as<std::uint8_t>()[begin / norm_block] & block_counts_in_norm) == 0) continue;
             double rest = 0.0;
             for (std::int64_t i = begin; i < std::min(begin + norm_block, gradient.elements()); ++i) {
-                rest += get(gradient, i) * get(gradient, i);
+                rest += element(gradient, i) * element(gradient, i);
             }
             if (!std::isfinite(rest)) {
                 ++bin[norm_digit_bins];
@@ -77,12 +78,12 @@ void ReferenceOptimizer::finish_norm(Stream& stream, TensorView scalars, TensorV
         }
         double norm = static_cast<double>(std::sqrt(sum)) * inverse_loss_scale;
         if (bin[norm_digit_bins] != 0) norm = std::nan("");
-        const bool finite = std::isfinite(norm) && std::isfinite(get(scalars, scalar_loss_sum));
+        const bool finite = std::isfinite(norm) && std::isfinite(element(scalars, scalar_loss_sum));
         double clip = inverse_loss_scale;
         if (max_norm > 0.0 && max_norm / (norm + 1e-6) < 1.0) clip *= max_norm / (norm + 1e-6);
-        set(scalars, scalar_grad_norm, norm);
-        set(scalars, scalar_clip, clip);
-        set(scalars, scalar_apply, finite ? 1.0 : 0.0);
+        set_element(scalars, scalar_grad_norm, norm);
+        set_element(scalars, scalar_clip, clip);
+        set_element(scalars, scalar_apply, finite ? 1.0 : 0.0);
     });
 }
 
@@ -90,21 +91,22 @@ void ReferenceOptimizer::adamw(Stream& stream, TensorView weights, TensorView ma
                                TensorView v, TensorView gradient, TensorView flags, TensorView scalars,
                                AdamwSettings settings) {
     host_stream(stream).run([=] {
-        if (get(scalars, scalar_apply) == 0.0) return;
+        if (element(scalars, scalar_apply) == 0.0) return;
         const auto t = static_cast<double>(settings.step);
         for (std::int64_t i = 0; i < master.elements(); ++i) {
-            const double g = get(gradient, i) * get(scalars, scalar_clip);
-            const double m_new = settings.beta1 * get(m, i) + (1.0 - settings.beta1) * g;
-            const double v_new = settings.beta2 * get(v, i) + (1.0 - settings.beta2) * g * g;
+            const double g = element(gradient, i) * element(scalars, scalar_clip);
+            const double m_new = settings.beta1 * element(m, i) + (1.0 - settings.beta1) * g;
+            const double v_new = settings.beta2 * element(v, i) + (1.0 - settings.beta2) * g * g;
             const double m_hat = m_new / (1.0 - std::pow(settings.beta1, t));
             const double v_hat = v_new / (1.0 - std::pow(settings.beta2, t));
             const bool decays = (flags.as<std::uint8_t>()[i / norm_block] & block_decays) != 0;
-            const double old = get(master, i);
+            const double old = element(master, i);
             const double decay = decays ? settings.weight_decay * old : 0.0;
-            set(master, i, old - settings.lr * (m_hat / (std::sqrt(v_hat) + settings.epsilon) + decay));
-            set(m, i, m_new);
-            set(v, i, v_new);
-            if (!weights.empty()) set(weights, i, get(master, i));
+            set_element(master, i,
+                        old - settings.lr * (m_hat / (std::sqrt(v_hat) + settings.epsilon) + decay));
+            set_element(m, i, m_new);
+            set_element(v, i, v_new);
+            if (!weights.empty()) set_element(weights, i, element(master, i));
         }
     });
 }

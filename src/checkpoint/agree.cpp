@@ -1,4 +1,4 @@
-#include "trainctl/checkpoint/rank_link.h"
+#include "trainctl/checkpoint/agree.h"
 
 #include <fmt/format.h>
 

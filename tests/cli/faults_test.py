@@ -1,0 +1,60 @@
+"""What goes wrong while a job trains: numbers that are none, an error on one rank only, jobs beside each other."""
+
+import os
+import shutil
+import socket
+import struct
+
+import harness
+from harness import TrainctlTest
+
+
+class Faults(TrainctlTest):
+
+    def test_loss_is_not_a_number(self):
+        # The first update makes weights whose products are beyond what a float can hold.
+        settings = ["optimizer.lr=1e15", "schedule.warmup_steps=0", "schedule.kind='constant'",
+                    "fault_tolerance.nonfinite_max_consecutive=3"]
+        for ranks in (None, 2):
+            run_dir = self.directory / f"run-{ranks}"
+            process = self.train(settings=[*settings, f"job.run_dir='{run_dir.name}'"], ranks=ranks, code=7)
+            self.one_error(process, "diverged at step 5", "4 non-finite steps in a row", "optimizer.lr")
+            steps = [record for record in harness.metrics(run_dir) if record["type"] == "step"]
+            self.assertEqual([(step["loss"], step["applied"], step["skipped"]) for step in steps[1:]],
+                             [("nan", False, count) for count in (1, 2, 3, 4)])
+            self.assertRegex(process.err, r" step=2 .* loss=nan .* skipped=1 applied=0")
+            self.assertRegex(process.err, r"step 2: loss -?nan .*1 in a row, 1 in the last 1000 steps")
+
+    def test_bad_data_on_one_rank_in_the_middle(self):
+        # The second rank has a copy in which only its own samples are wrong.
+        for name in ("text.bin", "text.idx"):
+            shutil.copy(self.directory / name, self.directory / name.replace("text", "copy"))
+        size = os.path.getsize(self.directory / "copy.bin")
+        (self.directory / "copy.bin").write_bytes(struct.pack("<H", 300) * (size // 2))
+        job = [harness.binary, "train", "job.toml"]
+        launcher = [*harness.mpirun(1), *job, ":", "-n", "1", *job, "--set", "data.train=['copy']"]
+        process = harness.Process(launcher, self.directory)
+        self.addCleanup(process.end)
+        self.assertEqual(process.wait(), 4, process.describe())
+        self.assertLess(process.seconds, 10)
+        line = self.one_error(process, "copy.bin", "300")
+        self.assertTrue(line.startswith(f"error: [rank 1 {socket.gethostname()}] "), line)
+        self.assertEqual(self.checkpoints(), [])
+
+    def test_two_jobs_on_the_same_data(self):
+        # Nothing is kept beside the data, so there is nothing to race for.
+        before = self.data_files()
+        jobs = [self.start_train(settings=[f"job.run_dir='{name}'"], ranks=2) for name in ("one", "two")]
+        for job in jobs:
+            self.assertEqual(job.wait(), 0, job.describe())
+        self.assertEqual(self.losses(self.directory / "one"), self.losses(self.directory / "two"))
+        self.assertEqual(self.data_files(), before)
+
+    def data_files(self):
+        """Everything in the test's directory but the jobs' own; with sizes and times of change."""
+        found = [path for path in self.directory.iterdir() if path.name not in ("one", "two") and path.name[0] != "."]
+        return sorted((path.name, path.stat().st_size, path.stat().st_mtime_ns) for path in found)
+
+
+if __name__ == "__main__":
+    harness.main()
