@@ -7,7 +7,6 @@
 
 #include "trainctl/base/philox.h"
 #include "trainctl/base/text.h"
-#include "trainctl/bench/matmul_recorder.h"
 #include "trainctl/bench/median.h"
 #include "trainctl/config/model_math.h"
 
@@ -35,12 +34,9 @@ class RepeatedBatch final : public SampleStream {
 }  // namespace
 
 StepBenchResult bench_step(Rank& rank, const JobSpec& job, Clock& clock, const StepBenchOptions& options) {
-    MatmulRecorder recorder(rank.backend->ops().matmul);
+    OpRecorder recorder(rank.backend->ops(), clock);
     TrainingHooks hooks;
-    hooks.wrap_ops = [&recorder](Ops ops) {
-        return Ops{recorder,      ops.norm, ops.attention, ops.elementwise,
-                   ops.embedding, ops.loss, ops.optimizer};
-    };
+    hooks.wrap_ops = [&recorder](const Ops&) { return recorder.ops(); };
     const RepeatedBatch data(job);
     Training training(rank, job, data, nullptr, clock, hooks);
     training.state().initialise(job.seed);
@@ -57,8 +53,14 @@ StepBenchResult bench_step(Rank& rank, const JobSpec& job, Clock& clock, const S
     result.loss_first = take_step().loss;  // also warms caches and JIT
     recorder.start();
     take_step();
-    MatmulReplay products(rank.device, rank.backend->ops().matmul, recorder.stop());
-    products.run(*rank.compute);
+    const std::vector<OpCall> calls = recorder.stop();
+    result.ops = totals_by_name(calls);
+    const std::vector<OpCall> products = products_of(calls);
+    const auto run_products = [&] {
+        for (const OpCall& product : products) product.repeat();
+        rank.compute->synchronize();
+    };
+    run_products();
 
     std::vector<double> step_times;
     std::vector<double> gemm_times;
@@ -71,7 +73,7 @@ StepBenchResult bench_step(Rank& rank, const JobSpec& job, Clock& clock, const S
         }
         rank.world.control().barrier();
         const double began = clock.monotonic_s();
-        products.run(*rank.compute);
+        run_products();
         gemm_times.push_back(clock.monotonic_s() - began);
     }
     result.ranks = rank.world.size();
@@ -87,7 +89,9 @@ StepBenchResult bench_step(Rank& rank, const JobSpec& job, Clock& clock, const S
     const auto tokens = static_cast<double>(job.training.global_batch_size * job.training.sequence_length);
     result.tokens_per_s = tokens / result.step_s;
     result.model_flops_per_s = result.tokens_per_s * flops_per_token(job.model, job.training.sequence_length);
-    result.gemm_flops_per_s = products.flops() / result.gemm_s * static_cast<double>(result.ranks);
+    double product_flops = 0.0;
+    for (const OpCall& product : products) product_flops += product.flops;
+    result.gemm_flops_per_s = product_flops / result.gemm_s * static_cast<double>(result.ranks);
     result.gemm_share = result.model_flops_per_s / result.gemm_flops_per_s;
     if (!(result.loss_last < result.loss_first)) {
         fail(Exit::Internal,
@@ -98,7 +102,7 @@ StepBenchResult bench_step(Rank& rank, const JobSpec& job, Clock& clock, const S
 }
 
 std::string describe(const StepBenchResult& result) {
-    return fmt::format(
+    std::string text = fmt::format(
         "step            {:.4f} s on {} rank(s) x {} thread(s)\n"
         "tokens/s        {:.1f}\n"
         "model           {:.1f} GFLOP/s\n"
@@ -111,19 +115,32 @@ std::string describe(const StepBenchResult& result) {
         result.gemm_flops_per_s / 1e9, 100.0 * result.gemm_share, result.phases.data, result.phases.forward,
         result.phases.backward, result.phases.communication, result.phases.optimizer, result.loss_first,
         result.loss_last);
+    text += "one more step, waiting for each op:\n";
+    for (const OpTotal& total : result.ops) {
+        text += fmt::format("  {:<24} {:>5} calls {:>9.2f} ms", total.name, total.calls, 1e3 * total.seconds);
+        if (total.flops > 0.0) text += fmt::format(" {:>9.1f} GFLOP/s", total.flops / total.seconds / 1e9);
+        text += '\n';
+    }
+    return text;
 }
 
 std::string to_json(const StepBenchResult& result) {
+    std::string ops;
+    for (const OpTotal& total : result.ops) {
+        ops += fmt::format(R"({}{{"name":{},"calls":{},"seconds":{},"flops":{}}})", ops.empty() ? "" : ",",
+                           json_quote(total.name), total.calls, json_number(total.seconds),
+                           json_number(total.flops));
+    }
     return fmt::format(
         R"({{"type":"bench_step","v":1,"ranks":{},"threads":{},"step_s":{},"tokens_per_s":{},"model_flops_per_s":{},)"
         R"("gemm_s":{},"gemm_flops_per_s":{},"gemm_share":{},"loss_first":{},"loss_last":{},"data_s":{},"forward_s":{},)"
-        R"("backward_s":{},"communication_s":{},"optimizer_s":{}}})",
+        R"("backward_s":{},"communication_s":{},"optimizer_s":{},"ops":[{}]}})",
         result.ranks, result.threads, json_number(result.step_s), json_number(result.tokens_per_s),
         json_number(result.model_flops_per_s), json_number(result.gemm_s),
         json_number(result.gemm_flops_per_s), json_number(result.gemm_share), json_number(result.loss_first),
         json_number(result.loss_last), json_number(result.phases.data), json_number(result.phases.forward),
         json_number(result.phases.backward), json_number(result.phases.communication),
-        json_number(result.phases.optimizer));
+        json_number(result.phases.optimizer), ops);
 }
 
 }  // namespace trainctl

@@ -4,7 +4,6 @@
 #include "support/catch.h"
 #include "support/run_ranks.h"
 #include "trainctl/bench/comm_bench.h"
-#include "trainctl/bench/matmul_recorder.h"
 #include "trainctl/bench/median.h"
 #include "trainctl/bench/op_bench.h"
 #include "trainctl/bench/step_bench.h"
@@ -89,8 +88,20 @@ TEST_CASE("bench step trains, and its products are those of the model's FLOPs") 
         // The products run over the padded vocabulary (here: none) and leave out norms and biases, which the
         // formula counts.
         CHECK(measured == Approx(expected).epsilon(0.02));
-        CHECK(nlohmann::json::parse(to_json(result))["gemm_share"].get<double>() ==
-              Approx(result.gemm_share));
+        const auto json = nlohmann::json::parse(to_json(result));
+        CHECK(json["gemm_share"].get<double>() == Approx(result.gemm_share));
+        // Two blocks of four products, and the head.
+        const auto calls = [&](const std::string& name) {
+            int count = 0;
+            for (const auto& op : json["ops"]) {
+                if (op["name"] == name) count += op["calls"].get<int>();
+            }
+            return count;
+        };
+        CHECK(calls("matmul.forward") == 2 * 4 + 1);
+        CHECK(calls("matmul.backward_weight") == 2 * 4 + 1);
+        CHECK(calls("attention.backward") == 2);
+        CHECK(calls("adamw") >= 1);
     }
 }
 
