@@ -25,7 +25,7 @@ steps_done() { [ ! -f "$metrics" ] && echo 0 || grep -c '"type":"step"' "$metric
 
 start_ranks 2 "$trainctl" train "$job" --set monitoring.log_interval=50 &
 launcher=$!
-while [ "$(steps_done)" -lt 500 ] && kill -0 "$launcher" 2>/dev/null; do sleep 1; done
+while [ "$(steps_done)" -lt 1700 ] && kill -0 "$launcher" 2>/dev/null; do sleep 1; done
 say "interrupting after step $(steps_done)"
 kill -USR1 "$(pgrep -P "$launcher" mpirun || echo "$launcher")" 2>/dev/null || kill -USR1 "$launcher"
 status=0
@@ -34,9 +34,9 @@ wait "$launcher" || status=$?
 
 start_ranks 2 "$trainctl" train "$job" --resume auto --set monitoring.log_interval=50
 
-say "loss by step (mean over 50 steps), attempt, tokens/s"
+say "loss by step (mean over 50 steps), attempt, median tokens/s"
 losses | python3 -c '
-import json, sys
+import json, statistics, sys
 steps = {}
 for line in sys.stdin:
     record = json.loads(line)
@@ -45,7 +45,7 @@ for line in sys.stdin:
 for last in sorted(s for s in steps if s % 50 == 0):
     window = [steps[s] for s in range(last - 49, last + 1)]
     print("%6d  %.4f  %d  %.0f" % (last, sum(r["loss"] for r in window) / 50, window[-1]["attempt"],
-                                   sum(r["tokens_per_s"] for r in window) / 50))
+                                   statistics.median(r["tokens_per_s"] for r in window)))
 '
 grep '"type":"evaluation"' "$metrics" | python3 -c '
 import json, sys

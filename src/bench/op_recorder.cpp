@@ -100,9 +100,8 @@ struct RecordedAttention final : AttentionOps {
     }
     void backward(Stream& stream, TensorView dqkv, TensorView dout, TensorView out, TensorView lse,
                   TensorView qkv, AttentionSettings settings, TensorView scratch) override {
-        record(stream, "attention.backward", 0.0, [=, this, &stream] {
-            to.backward(stream, dqkv, dout, out, lse, qkv, settings, scratch);
-        });
+        record(stream, "attention.backward", 0.0,
+               [=, this, &stream] { to.backward(stream, dqkv, dout, out, lse, qkv, settings, scratch); });
     }
     [[nodiscard]] std::size_t forward_scratch_bytes(AttentionSettings settings, DType dtype) const override {
         return to.forward_scratch_bytes(settings, dtype);
@@ -123,18 +122,15 @@ struct RecordedElementwise final : ElementwiseOps {
     Recording& record;
 
     void bias_gelu_forward(Stream& stream, TensorView y, TensorView x, TensorView bias) override {
-        record(stream, "gelu.forward", 0.0,
-               [=, this, &stream] { to.bias_gelu_forward(stream, y, x, bias); });
+        record(stream, "gelu.forward", 0.0, [=, this, &stream] { to.bias_gelu_forward(stream, y, x, bias); });
     }
     void bias_gelu_backward(Stream& stream, TensorView dx, TensorView dbias, TensorView dy, TensorView x,
                             TensorView bias, Into into, TensorView scratch) override {
-        record(stream, "gelu.backward", 0.0, [=, this, &stream] {
-            to.bias_gelu_backward(stream, dx, dbias, dy, x, bias, into, scratch);
-        });
+        record(stream, "gelu.backward", 0.0,
+               [=, this, &stream] { to.bias_gelu_backward(stream, dx, dbias, dy, x, bias, into, scratch); });
     }
     void swiglu_forward(Stream& stream, TensorView y, TensorView gate_up) override {
-        record(stream, "swiglu.forward", 0.0,
-               [=, this, &stream] { to.swiglu_forward(stream, y, gate_up); });
+        record(stream, "swiglu.forward", 0.0, [=, this, &stream] { to.swiglu_forward(stream, y, gate_up); });
     }
     void swiglu_backward(Stream& stream, TensorView dgate_up, TensorView dy, TensorView gate_up) override {
         record(stream, "swiglu.backward", 0.0,
@@ -171,9 +167,8 @@ struct RecordedEmbedding final : EmbeddingOps {
 
     void forward(Stream& stream, TensorView x, TensorView tokens, TensorView table, TensorView positions,
                  std::int64_t length, std::int64_t first_row) override {
-        record(stream, "embedding.forward", 0.0, [=, this, &stream] {
-            to.forward(stream, x, tokens, table, positions, length, first_row);
-        });
+        record(stream, "embedding.forward", 0.0,
+               [=, this, &stream] { to.forward(stream, x, tokens, table, positions, length, first_row); });
     }
     void backward(Stream& stream, TensorView dtable, TensorView dpositions, TensorView dx, TensorView tokens,
                   std::int64_t length, std::int64_t first_row, Into table_into, Into positions_into,
@@ -215,9 +210,8 @@ struct RecordedOptimizer final : OptimizerOps {
     }
     void finish_norm(Stream& stream, TensorView scalars, TensorView bins, double max_norm,
                      double inverse_loss_scale) override {
-        record(stream, "finish_norm", 0.0, [=, this, &stream] {
-            to.finish_norm(stream, scalars, bins, max_norm, inverse_loss_scale);
-        });
+        record(stream, "finish_norm", 0.0,
+               [=, this, &stream] { to.finish_norm(stream, scalars, bins, max_norm, inverse_loss_scale); });
     }
     void adamw(Stream& stream, TensorView weights, TensorView master, TensorView m, TensorView v,
                TensorView gradient, TensorView flags, TensorView scalars, AdamwSettings settings) override {

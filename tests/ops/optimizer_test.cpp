@@ -217,6 +217,31 @@ TEST_CASE("AdamW follows the double-precision reference over ten steps", "[ops]"
     }
 }
 
+TEST_CASE("AdamW rounds its weights alike wherever they lie", "[ops]") {
+    constexpr std::int64_t count = 3 * norm_block + 45;
+    for (const CpuIsa isa : isa_levels()) {
+        CpuBench bench(2, isa);
+        const TensorView gradient = bench.tensor(Shape{count}, DType::F32);
+        for (std::int64_t i = 0; i < count; ++i) gradient.as<float>()[i] = static_cast<float>(i) - 100.0F;
+        const TensorView scalars = bench.tensor(Shape{step_scalars}, DType::F64);
+        scalars.as<double>()[scalar_clip] = 1.0;
+        scalars.as<double>()[scalar_apply] = 1.0;
+        for (const std::int64_t shift : {0, 1, 7, 8, 16}) {  // elements: aligned for vectors, and not
+            const TensorView memory = bench.tensor(Shape{count + 32}, DType::BF16);
+            const TensorView weights = memory.flat(shift, count);
+            const TensorView master = bench.tensor(Shape{count}, DType::F32);
+            bench.cpu().optimizer.adamw(
+                bench.stream(), weights, master, bench.tensor(Shape{count}, DType::F32),
+                bench.tensor(Shape{count}, DType::F32), gradient, all_flags(bench, count, counted), scalars,
+                {1e-3, 0.9, 0.95, 1e-8, 0.1, 1});
+            for (std::int64_t i = 0; i < count; ++i)
+                CHECK(weights.as<BFloat16>()[i].bits == to_bfloat16(master.as<float>()[i]).bits);
+            CHECK(memory.as<BFloat16>()[shift + count].bits == 0);
+            if (shift > 0) CHECK(memory.as<BFloat16>()[shift - 1].bits == 0);
+        }
+    }
+}
+
 TEST_CASE("AdamW without separate weights gives the same master", "[ops]") {
     CpuBench bench(2, detect_cpu_isa());
     constexpr std::int64_t count = 2 * norm_block;

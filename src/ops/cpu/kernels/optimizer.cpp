@@ -1,4 +1,6 @@
 // Sum of squares into integer bins, and AdamW in one pass.
+#include <type_traits>
+
 #include "ops/cpu/loops.h"
 #include "trainctl/ops/ops.h"
 
@@ -6,6 +8,10 @@ namespace trainctl::cpu {
 namespace {
 
 using simd::F;
+
+// How far ahead of their use streams from memory are asked for, in floats: the processor's own prefetchers
+// stop at every page of 4 KiB, and each kernel here reads several streams at once.
+constexpr std::int64_t ahead = 512;
 
 // The sum of one block (a finite double >= 0) as 32-bit digits: bin b weighs 2^(32 (b - norm_zero_bin)).
 // Exact: a sum of squares of floats is a multiple of 2^-298 and below 2^263, well inside the bins.
@@ -41,8 +47,10 @@ void sum_squares(const SumSquaresArgs& a) {
             const float* gradient = a.gradient + block * norm_block;
             const std::int64_t rest = a.count - block * norm_block;
             simd::SquareSum sum;
-            for_vectors(rest < norm_block ? rest : norm_block,
-                        [&](std::int64_t i, auto lanes) { sum.add(load(gradient + i, lanes)); });
+            for_vectors(rest < norm_block ? rest : norm_block, [&](std::int64_t i, auto lanes) {
+                simd::prefetch(gradient + i + ahead);
+                sum.add(load(gradient + i, lanes));
+            });
             const double total = sum.total();
             // Squares of finite floats cannot overflow a double, so only inf and NaN fail this.
             if (total <= 1.7976931348623157e308) {
@@ -57,6 +65,20 @@ void sum_squares(const SumSquaresArgs& a) {
             a.bins[bin] += local[bin];  // integers: the order does not matter
         }
     });
+}
+
+// The rounded weights are written but not read here, and wanted again only when the caches have held all
+// others.
+template <class T>
+void store_weights(T* p, F x, simd::Part lanes) {
+    store(p, x, lanes);
+}
+template <class T>
+void store_weights(T* p, F x, simd::Full lanes) {
+    if constexpr (std::is_same_v<T, BFloat16>) {
+        if (reinterpret_cast<std::uintptr_t>(p) % (simd::lanes * sizeof(T)) == 0) return simd::stream(p, x);
+    }
+    store(p, x, lanes);
 }
 
 void adamw(const AdamwArgs& a) {
@@ -76,6 +98,10 @@ void adamw(const AdamwArgs& a) {
                 const std::int64_t rest = a.count - base;
                 const F decay((a.flags[block] & block_decays) != 0 ? a.decay : 0.0F);
                 for_vectors(rest < norm_block ? rest : norm_block, [&](std::int64_t i, auto lanes) {
+                    simd::prefetch(a.gradient + base + i + ahead);
+                    simd::prefetch(a.m + base + i + ahead);
+                    simd::prefetch(a.v + base + i + ahead);
+                    simd::prefetch(a.master + base + i + ahead);
                     const F g = load(a.gradient + base + i, lanes) * clip;
                     const F m = fma(beta1, load(a.m + base + i, lanes), other1 * g);
                     const F v = fma(beta2, load(a.v + base + i, lanes), other2 * g * g);
@@ -85,9 +111,10 @@ void adamw(const AdamwArgs& a) {
                     store(a.m + base + i, m, lanes);
                     store(a.v + base + i, v, lanes);
                     store(a.master + base + i, master, lanes);
-                    if (weights != nullptr) store(weights + base + i, master, lanes);
+                    if (weights != nullptr) store_weights(weights + base + i, master, lanes);
                 });
             }
+            simd::fence_streams();
         });
     };
     if (a.weight_dtype == DType::BF16) {
