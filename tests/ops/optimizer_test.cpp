@@ -242,6 +242,36 @@ TEST_CASE("AdamW rounds its weights alike wherever they lie", "[ops]") {
     }
 }
 
+TEST_CASE("AdamW leaves no subnormal moments, and the thread's arithmetic as it was", "[ops]") {
+    constexpr std::int64_t count = 2 * norm_block + 3;
+    for (const CpuIsa isa : isa_levels()) {
+        CpuBench bench(1, isa);
+        const TensorView master = bench.tensor(Shape{count}, DType::F32);
+        const TensorView m = bench.tensor(Shape{count}, DType::F32);
+        const TensorView v = bench.tensor(Shape{count}, DType::F32);
+        const TensorView gradient = bench.tensor(Shape{count}, DType::F32);
+        for (std::int64_t i = 0; i < count; ++i) {
+            master.as<float>()[i] = 0.5F;
+            m.as<float>()[i] = std::numeric_limits<float>::min();  // the next update makes it subnormal
+            v.as<float>()[i] = std::numeric_limits<float>::denorm_min();
+        }
+        const TensorView scalars = bench.tensor(Shape{step_scalars}, DType::F64);
+        scalars.as<double>()[scalar_clip] = 1.0;
+        scalars.as<double>()[scalar_apply] = 1.0;
+        bench.cpu().optimizer.adamw(bench.stream(), TensorView{}, master, m, v, gradient,
+                                    all_flags(bench, count, counted), scalars,
+                                    {1e-3, 0.9, 0.95, 1e-8, 0.0, 2000});
+        for (std::int64_t i = 0; i < count; ++i) {
+            CHECK(m.as<float>()[i] == 0.0F);
+            CHECK(v.as<float>()[i] == 0.0F);
+            CHECK(master.as<float>()[i] == 0.5F);
+        }
+        volatile float least = std::numeric_limits<float>::min();
+        least = least * 0.5F;
+        CHECK(std::fpclassify(least) == FP_SUBNORMAL);
+    }
+}
+
 TEST_CASE("AdamW without separate weights gives the same master", "[ops]") {
     CpuBench bench(2, detect_cpu_isa());
     constexpr std::int64_t count = 2 * norm_block;

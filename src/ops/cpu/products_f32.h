@@ -15,6 +15,8 @@ struct ProductF32 {
     static constexpr std::int64_t inner_rows = simd::lanes;  // rows of T packed as inner dimension, likewise
     struct Session {};                                       // alive while a worker multiplies
     static simd::F multiply_add(const float* a, simd::F b, simd::F sum) { return fma(simd::F(*a), b, sum); }
+    // One unit of every lane.
+    static simd::F unit(simd::F only, simd::F /*second*/) { return only; }
     static void put(float* p, simd::F x) { store(p, x, simd::Full{}); }
 };
 

@@ -10,7 +10,7 @@ template <class T>
 std::int64_t forward_bytes(const AttentionShape& s) {
     using P = typename ProductFor<T>::Type;
     Carve carve(nullptr);
-    const ForwardScratch<P> counted(TileSizes<P>(s.head_dim), carve);
+    const ForwardScratch<P> counted(TileSizes<P>(s.head_dim), (s.length + tile - 1) / tile, carve);
     return carve.used();
 }
 
@@ -33,12 +33,17 @@ std::int64_t backward_scratch(const AttentionShape& s, DType dtype) {
 void forward(const AttentionForwardArgs& a) {
     const AttentionShape& s = a.shape;
     const std::int64_t tiles = (s.length + tile - 1) / tile;
+    const std::int64_t heads = s.batch * s.kv_heads;
+    // Every piece packs the keys again: several for one head only where there are too few heads for all
+    // workers.
+    const std::int64_t wanted = a.threads > 1 ? (4 * a.threads + heads - 1) / heads : 1;
+    const std::int64_t pieces = wanted < tiles ? wanted : tiles;
     const std::int64_t bytes = forward_scratch(s, a.dtype);
     with_storage(a.dtype, [&]<class T>(T*) {
-        parallel_for_dynamic(a.threads, s.batch * s.heads * tiles, [&](std::int64_t index, int worker) {
-            const std::int64_t head = index / tiles % s.heads;
-            const std::int64_t q_tile = tiles - 1 - index % tiles;  // the longest first
-            forward_tile<T>(a, index / tiles / s.heads, head, q_tile * tile, a.scratch + worker * bytes);
+        parallel_for_dynamic(a.threads, heads * pieces, [&](std::int64_t index, int worker) {
+            const std::int64_t head = index / pieces;
+            forward_piece<T>(a, head / s.kv_heads, head % s.kv_heads, index % pieces, pieces,
+                             a.scratch + worker * bytes);
         });
     });
 }

@@ -95,22 +95,6 @@ void prepare_head(const AttentionBackwardArgs& a, const TileSizes<P>& sizes, con
     }
 }
 
-// Dropout factors of a tile as [keys, queries]; elements run along keys, so they are made by rows and
-// transposed.
-template <class P>
-void tile_factors(const AttentionShape& s, const BackwardScratch<P>& w, std::int64_t sample,
-                  std::int64_t head, std::int64_t q_begin, std::int64_t k_begin) {
-    float* by_query = w.factors + tile * tile;
-    for (std::int64_t query = 0; query < tile; ++query) {
-        const std::int64_t element = (head * s.length + q_begin + query) * s.length + k_begin;
-        for (std::int64_t key = 0; key < tile; key += simd::lanes) {
-            store(by_query + query * tile + key,
-                  dropout_factors(s.mask, static_cast<std::uint64_t>(sample), element + key), simd::Full{});
-        }
-    }
-    transpose_units(w.factors, tile, by_query, tile, tile, tile);
-}
-
 // From scores and dp to p and ds (both [keys, queries] elements), and ds in float over dp.
 template <class P>
 void tile_gradients(const AttentionShape& s, const BackwardScratch<P>& w, std::int64_t q_begin,
@@ -226,7 +210,7 @@ void backward_head(const AttentionBackwardArgs& a, std::int64_t sample, std::int
                             padded_keys, tile, sizes.used_units(), Sum::New);
                 multiply<P>(w.dp, tile, w.v, sizes.units, w.dot + index * sizes.units * tile, tile,
                             padded_keys, tile, sizes.used_units(), Sum::New);
-                if (s.mask.probability > 0.0F) tile_factors(s, w, sample, head, q_begin, k_begin);
+                if (s.mask.probability > 0.0F) tile_factors(s, w.factors, sample, head, q_begin, k_begin);
                 tile_gradients(s, w, q_begin, k_begin, padded_keys);
                 transpose_gradients(w, padded_keys);
                 multiply<P>(dv, sizes.columns, w.p, TileSizes<P>::tile_units, w.dout + index * block,

@@ -1,4 +1,5 @@
-// Causal attention forward, one tile of queries at a time, softmax on line. Internal to the including source.
+// Causal attention forward: keys and values of one head packed once, then one tile of queries at a time with
+// the softmax on line. Internal to the including source.
 #pragma once
 
 #include "ops/cpu/loops.h"
@@ -46,25 +47,33 @@ struct TileSizes {
 
 template <class P>
 struct ForwardScratch {
-    ForwardScratch(const TileSizes<P>& sizes, Carve& carve)
-        : q(carve.floats(tile * sizes.units)),
-          k(carve.floats(tile * sizes.units)),
-          kt(carve.floats(sizes.units * tile)),
-          v(carve.floats(TileSizes<P>::tile_units * sizes.columns)),
+    ForwardScratch(const TileSizes<P>& sizes, std::int64_t tiles, Carve& carve)
+        : k(carve.floats(tiles * tile * sizes.units)),
+          v(carve.floats(tiles * TileSizes<P>::tile_units * sizes.columns)),
+          q(carve.floats(tile * sizes.units)),
+          qt(carve.floats(sizes.units * tile)),
           scores(carve.floats(tile * tile)),
+          factors(carve.floats(2 * tile * tile)),
+          pt(carve.floats(TileSizes<P>::tile_units * tile)),
           p(carve.floats(tile * TileSizes<P>::tile_units)),
           out(carve.floats(tile * sizes.columns)),
           top(carve.floats(tile)),
-          total(carve.floats(tile)) {}
-    float* q;       // A[tile, units]
-    float* k;       // A[tile, units]
-    float* kt;      // B[units, tile]
-    float* v;       // B[tile / step, columns]
-    float* scores;  // [tile, tile]
-    float* p;       // A[tile, tile / step]
-    float* out;     // [tile, columns]
-    float* top;     // running maximum of each row
-    float* total;   // running sum of exponentials
+          total(carve.floats(tile)),
+          rescale(carve.floats(tile)) {}
+    // Of one key/value head, per tile of keys
+    float* k;  // A[tile, units]
+    float* v;  // B[tile / step, columns]
+    // One tile of queries
+    float* q;        // A[tile, units]: on the way to qt
+    float* qt;       // B[units, tile]
+    float* scores;   // [keys, queries]
+    float* factors;  // dropout: [keys, queries] and a transposed copy
+    float* pt;       // [keys / step, queries] units
+    float* p;        // A[queries, keys / step]
+    float* out;      // [tile, columns]
+    float* top;      // running maximum of each query
+    float* total;    // running sum of exponentials
+    float* rescale;  // what `out` is multiplied by
 };
 
 // Where the rows of one head of one sample lie in packed qkv.
@@ -85,89 +94,163 @@ struct HeadRows {
     }
 };
 
-// Softmax of one row of scores against what came before it; leaves probabilities (not yet divided by the
-// total) in `p` and rescales the row of `out`. `valid`: keys this query may see.
-template <class P>
-void softmax_row(const AttentionShape& s, float* scores, typename P::Element* p, float* out, float& top,
-                 float& total, std::int64_t valid, std::int64_t padded, std::int64_t columns, bool first,
-                 std::int64_t sample, std::int64_t element) {
-    using simd::F;
-    F tops = minus_infinity();
-    for_vectors(valid, [&](std::int64_t i, auto lanes) {
-        const F x = load(scores + i, simd::Full{}) * F(s.scale);
-        tops = max(tops, keep(x, lanes, minus_infinity()));
-    });
-    float new_top = simd::maximum(tops);
-    if (!first && top > new_top) new_top = top;
-    F sums(0.0F);
-    for_vectors(valid, [&](std::int64_t i, auto lanes) {
-        F x = exp(load(scores + i, simd::Full{}) * F(s.scale) - F(new_top));
-        x = keep(x, lanes);
-        sums = sums + x;
-        if (s.mask.probability > 0.0F) {
-            x = x * dropout_factors(s.mask, static_cast<std::uint64_t>(sample), element + i);
-        }
-        P::put(p + i, x);
-    });
-    for (std::int64_t i = round_up(valid, simd::lanes); i < padded; i += simd::lanes) P::put(p + i, F(0.0F));
-    if (first) {
-        total = simd::sum(sums);
-    } else {
-        const float factor = exp(top - new_top);
-        total = total * factor + simd::sum(sums);
-        if (factor != 1.0F) {
-            for (std::int64_t i = 0; i < columns; i += simd::lanes) {
-                store(out + i, load(out + i, simd::Full{}) * F(factor), simd::Full{});
-            }
+// Dropout factors of a tile as [keys, queries]; elements run along keys, so they are made by rows and
+// transposed. `factors`: two tiles.
+inline void tile_factors(const AttentionShape& s, float* factors, std::int64_t sample, std::int64_t head,
+                         std::int64_t q_begin, std::int64_t k_begin) {
+    float* by_query = factors + tile * tile;
+    for (std::int64_t query = 0; query < tile; ++query) {
+        const std::int64_t element = (head * s.length + q_begin + query) * s.length + k_begin;
+        for (std::int64_t key = 0; key < tile; key += simd::lanes) {
+            store(by_query + query * tile + key,
+                  dropout_factors(s.mask, static_cast<std::uint64_t>(sample), element + key), simd::Full{});
         }
     }
-    top = new_top;
+    transpose_units(factors, tile, by_query, tile, tile, tile);
 }
 
-template <class T>
-void forward_tile(const AttentionForwardArgs& a, std::int64_t sample, std::int64_t head, std::int64_t q_begin,
-                  std::byte* scratch) {
-    using P = typename ProductFor<T>::Type;
+// Where a tile of scores lies: on the diagonal a query sees the keys up to its own place only.
+enum class Causal { Below, Diagonal };
+
+// Softmax of a tile of scores [keys, queries] against the tiles before it, a vector of queries at a time, so
+// that no sum runs across lanes. Leaves probabilities (not yet divided by their total) in pt, zeros beyond
+// the keys that are seen, and in `rescale` what the output so far must be multiplied by.
+template <class P, Causal where>
+void softmax_tile(const AttentionShape& s, const ForwardScratch<P>& w, std::int64_t keys) {
+    using simd::F;
+    const bool drops = s.mask.probability > 0.0F;
+    for (std::int64_t c = 0; c < tile; c += simd::lanes) {
+        const std::int64_t seen =  // by any of these queries
+            where == Causal::Diagonal && c + simd::lanes < keys ? c + simd::lanes : keys;
+        const auto score = [&](std::int64_t key) {
+            const F x = load(w.scores + key * tile + c, simd::Full{}) * F(s.scale);
+            if constexpr (where == Causal::Diagonal) {
+                return key > c ? select(simd::first_lanes(key - c), minus_infinity(), x) : x;
+            }
+            return x;
+        };
+        const F before = load(w.top + c, simd::Full{});
+        F tops[4] = {before, minus_infinity(), minus_infinity(), minus_infinity()};
+        std::int64_t key = 0;
+        for (; key + 4 <= seen; key += 4) {
+            for (int i = 0; i < 4; ++i) tops[i] = max(tops[i], score(key + i));
+        }
+        for (; key < seen; ++key) tops[0] = max(tops[0], score(key));
+        const F top = max(max(tops[0], tops[1]), max(tops[2], tops[3]));
+        const F rescale = exp(before - top);
+
+        F sums[P::step];  // in registers: every loop over it has a constant length
+        for (F& sum : sums) sum = F(0.0F);
+        const auto put_unit = [&](std::int64_t unit, std::int64_t present) {
+            F kept[2] = {F(0.0F), F(0.0F)};
+            for (int i = 0; i < P::step; ++i) {
+                if (i >= present) continue;
+                const std::int64_t at = unit * P::step + i;
+                kept[i] = exp(score(at) - top);
+                sums[i] = sums[i] + kept[i];
+                if (drops) kept[i] = kept[i] * load(w.factors + at * tile + c, simd::Full{});
+            }
+            store(w.pt + unit * tile + c, P::unit(kept[0], kept[1]), simd::Full{});
+        };
+        std::int64_t unit = 0;
+        for (; (unit + 1) * P::step <= seen; ++unit) put_unit(unit, P::step);
+        if (unit * P::step < seen) put_unit(unit++, seen % P::step);
+        for (; unit < TileSizes<P>::tile_units; ++unit) store(w.pt + unit * tile + c, F(0.0F), simd::Full{});
+        F sum = sums[0];
+        for (int i = 1; i < P::step; ++i) sum = sum + sums[i];
+        store(w.total + c, fma(load(w.total + c, simd::Full{}), rescale, sum), simd::Full{});
+        store(w.top + c, top, simd::Full{});
+        store(w.rescale + c, rescale, simd::Full{});
+    }
+}
+
+// Packs the tiles of keys and values up to `end`.
+template <class T, class P>
+void pack_keys(const AttentionShape& s, const TileSizes<P>& sizes, const ForwardScratch<P>& w,
+               const HeadRows<T>& at, std::int64_t end) {
+    for (std::int64_t begin = 0; begin < end; begin += tile) {
+        const std::int64_t keys = s.length - begin < tile ? s.length - begin : tile;
+        const std::int64_t padded = round_up(keys, P::inner_rows);
+        pack_a<P>(w.k + begin * sizes.units, sizes.units, padded, at.k + begin * at.stride, at.stride, keys,
+                  s.head_dim);
+        pack_b<P>(w.v + begin / P::step * sizes.columns, sizes.columns, padded, at.v + begin * at.stride,
+                  at.stride, keys, s.head_dim);
+    }
+}
+
+// One tile of queries against the packed keys.
+template <class T, class P>
+void forward_tile(const AttentionForwardArgs& a, const TileSizes<P>& sizes, const ForwardScratch<P>& w,
+                  std::int64_t sample, std::int64_t head, std::int64_t q_begin) {
     using simd::F;
     const AttentionShape& s = a.shape;
-    const TileSizes<P> sizes(s.head_dim);
-    Carve carve(scratch);
-    const ForwardScratch<P> w(sizes, carve);
-    [[maybe_unused]] const typename P::Session session;
     const HeadRows<T> at(s, a.qkv, sample, head);
     const std::int64_t rows = s.length - q_begin < tile ? s.length - q_begin : tile;
     const std::int64_t padded_rows = round_up(rows, P::rows);
-    pack_a<P>(w.q, sizes.units, padded_rows, at.q + q_begin * at.stride, at.stride, rows, s.head_dim);
+    pack_a<P>(w.q, sizes.units, tile, at.q + q_begin * at.stride, at.stride, rows, s.head_dim);
+    transpose_units(w.qt, tile, w.q, sizes.units, tile, sizes.units);
+    for_vectors(tile, [&](std::int64_t i, auto lanes) {
+        store(w.top + i, minus_infinity(), lanes);
+        store(w.total + i, F(0.0F), lanes);
+    });
 
     for (std::int64_t k_begin = 0; k_begin <= q_begin; k_begin += tile) {
         const std::int64_t keys = s.length - k_begin < tile ? s.length - k_begin : tile;
         const std::int64_t padded_keys = round_up(keys, P::inner_rows);
-        pack_a<P>(w.k, sizes.units, padded_keys, at.k + k_begin * at.stride, at.stride, keys, s.head_dim);
-        transpose_units(w.kt, tile, w.k, sizes.units, padded_keys, sizes.units);
-        pack_b<P>(w.v, sizes.columns, padded_keys, at.v + k_begin * at.stride, at.stride, keys, s.head_dim);
-        multiply<P>(w.scores, tile, w.q, sizes.units, w.kt, tile, padded_rows, padded_keys,
+        multiply<P>(w.scores, tile, w.k + k_begin * sizes.units, sizes.units, w.qt, tile, padded_keys, tile,
                     sizes.used_units(), Sum::New);
-        for (std::int64_t row = 0; row < rows; ++row) {
-            const std::int64_t seen = q_begin + row - k_begin + 1;
-            softmax_row<P>(s, w.scores + row * tile,
-                           reinterpret_cast<typename P::Element*>(w.p + row * TileSizes<P>::tile_units),
-                           w.out + row * sizes.columns, w.top[row], w.total[row], seen < keys ? seen : keys,
-                           padded_keys, sizes.columns, k_begin == 0, sample,
-                           (head * s.length + q_begin + row) * s.length + k_begin);
+        if (s.mask.probability > 0.0F) tile_factors(s, w.factors, sample, head, q_begin, k_begin);
+        if (k_begin == q_begin) {
+            softmax_tile<P, Causal::Diagonal>(s, w, keys);
+        } else {
+            softmax_tile<P, Causal::Below>(s, w, keys);
         }
-        multiply<P>(w.out, sizes.columns, w.p, TileSizes<P>::tile_units, w.v, sizes.columns, padded_rows,
-                    sizes.columns, padded_keys / P::step, k_begin == 0 ? Sum::New : Sum::Added);
+        transpose_units(w.p, TileSizes<P>::tile_units, w.pt, tile, TileSizes<P>::tile_units, tile);
+        for (std::int64_t row = 0; k_begin > 0 && row < rows; ++row) {
+            if (w.rescale[row] == 1.0F) continue;
+            for (std::int64_t i = 0; i < sizes.columns; i += simd::lanes) {
+                float* out = w.out + row * sizes.columns + i;
+                store(out, load(out, simd::Full{}) * F(w.rescale[row]), simd::Full{});
+            }
+        }
+        multiply<P>(w.out, sizes.columns, w.p, TileSizes<P>::tile_units,
+                    w.v + k_begin / P::step * sizes.columns, sizes.columns, padded_rows, sizes.columns,
+                    padded_keys / P::step, k_begin == 0 ? Sum::New : Sum::Added);
     }
 
     float* lse = a.lse + (sample * s.heads + head) * s.length + q_begin;
+    for_vectors(rows, [&](std::int64_t i, auto lanes) {
+        const F total = load(w.total + i, simd::Full{});
+        store(lse + i, load(w.top + i, simd::Full{}) + log(total), lanes);
+        store(w.rescale + i, F(1.0F) / total, simd::Full{});
+    });
     T* out = static_cast<T*>(a.out) + ((sample * s.length + q_begin) * s.heads + head) * s.head_dim;
     for (std::int64_t row = 0; row < rows; ++row) {
-        lse[row] = w.top[row] + log(w.total[row]);
-        const F inverse = F(1.0F) / F(w.total[row]);
         for_vectors(s.head_dim, [&](std::int64_t i, auto lanes) {
             store(out + row * s.heads * s.head_dim + i,
-                  load(w.out + row * sizes.columns + i, simd::Full{}) * inverse, lanes);
+                  load(w.out + row * sizes.columns + i, simd::Full{}) * F(w.rescale[row]), lanes);
         });
+    }
+}
+
+// Tiles `piece`, `piece` + `pieces`, ... of all query heads that share one key/value head.
+template <class T>
+void forward_piece(const AttentionForwardArgs& a, std::int64_t sample, std::int64_t kv_head,
+                   std::int64_t piece, std::int64_t pieces, std::byte* scratch) {
+    using P = typename ProductFor<T>::Type;
+    const AttentionShape& s = a.shape;
+    const TileSizes<P> sizes(s.head_dim);
+    const std::int64_t tiles = (s.length + tile - 1) / tile;
+    Carve carve(scratch);
+    const ForwardScratch<P> w(sizes, tiles, carve);
+    [[maybe_unused]] const typename P::Session session;
+    const std::int64_t group = s.heads / s.kv_heads;
+    const std::int64_t last = piece + (tiles - 1 - piece) / pieces * pieces;
+    pack_keys<T>(s, sizes, w, HeadRows<T>(s, a.qkv, sample, kv_head * group),
+                 (last + 1) * tile < s.length ? (last + 1) * tile : s.length);
+    for (std::int64_t head = kv_head * group; head < (kv_head + 1) * group; ++head) {
+        for (std::int64_t q_tile = piece; q_tile < tiles; q_tile += pieces)
+            forward_tile<T>(a, sizes, w, sample, head, q_tile * tile);
     }
 }
 

@@ -58,7 +58,10 @@ void row_loss(const CrossEntropyArgs& a, std::int64_t row) {
 
 void cross_entropy(const CrossEntropyArgs& a) {
     with_storage(a.dtype, [&]<class T>(T*) {
-        parallel_for(a.threads, a.rows, [&](std::int64_t row) { row_loss<T>(a, row); });
+        parallel_for(a.threads, a.rows, [&](std::int64_t row) {
+            const simd::FlushSubnormals flush;  // gradients of what a trained model rules out
+            row_loss<T>(a, row);
+        });
     });
 }
 

@@ -92,6 +92,9 @@ void adamw(const AdamwArgs& a) {
         const std::int64_t blocks = (a.count + norm_block - 1) / norm_block;
         constexpr std::int64_t group = 32;
         parallel_for(a.threads, (blocks + group - 1) / group, [&](std::int64_t index) {
+            // Moments of embedding rows that are not seen for long decay to subnormals, and rounding keeps
+            // them there.
+            const simd::FlushSubnormals flush;
             const std::int64_t end = (index + 1) * group < blocks ? (index + 1) * group : blocks;
             for (std::int64_t block = index * group; block < end; ++block) {
                 const std::int64_t base = block * norm_block;
