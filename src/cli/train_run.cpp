@@ -186,7 +186,6 @@ Exit train_run(RankContext& context, const JobSpec& job, const TrainOptions& opt
                          if (first_rank) directory->check();
                      },
                      [&](StepRecord& record) {
-                         record.attempt = run.attempt;
                          record.model_flops_per_s = record.tokens_per_s * causal_flops;
                          record.palm_flops_per_s = record.tokens_per_s * palm_flops;
                          record.peak_flops_per_s = peak * context.world.size();
@@ -195,7 +194,8 @@ Exit train_run(RankContext& context, const JobSpec& job, const TrainOptions& opt
                          if (first_rank && record.step == resumed.progress.step + 1) {
                              context.log.info(memory_verdict(*training, record.device_bytes));
                          }
-                     }},
+                     },
+                     run.attempt},
                     job, resumed.progress);
     const Exit exit = trainer.run(context.stop);
     if (first_rank) {

@@ -78,6 +78,7 @@ StepResult Trainer::step() {
 
 void Trainer::close(const StepResult& result) {
     StepRecord record;
+    record.attempt = parts_.attempt;
     record.step = progress_.step;
     record.total = job_.steps;
     record.loss = result.loss;
@@ -136,6 +137,7 @@ bool Trainer::evaluate_if_due(StopFlag& stop) {
     });
     if (!result) return true;
     EvaluationRecord record;
+    record.attempt = parts_.attempt;
     record.step = progress_.step;
     record.loss = result->loss;
     record.tokens = result->tokens;

@@ -212,6 +212,7 @@ class TrainctlTest(unittest.TestCase):
         """Step -> loss in metrics.jsonl, of the last attempt that made the step."""
         newest = {}
         for record in metrics(run_dir or self.run_dir):
+            self.assertGreaterEqual(record["attempt"], 1, record)
             if record["type"] == "step" and record["attempt"] >= newest.get(record["step"], (0, 0.0))[0]:
                 newest[record["step"]] = (record["attempt"], record["loss"])
         return {step: loss for step, (_, loss) in newest.items()}

@@ -44,8 +44,9 @@ struct TrainerParts {
     Log& log;
     // Called at every step boundary on every rank; throws to end the run (a lost lease: Exit::Fenced).
     std::function<void()> check;
-    // Fills what the trainer cannot know: rates' peaks, memory, attempt.
+    // Fills what the trainer cannot know: rates' peaks, memory.
     std::function<void(StepRecord&)> annotate;
+    std::int64_t attempt = 0;  // of the run, from 1: goes into every record
 };
 
 // Thread rule: the rank's compute thread; collective.
