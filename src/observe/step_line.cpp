@@ -4,9 +4,7 @@
 #include <sys/ioctl.h>
 #include <unistd.h>
 
-#include <cmath>
 #include <cstdlib>
-#include <limits>
 #include <string_view>
 #include <vector>
 
@@ -19,11 +17,6 @@ namespace {
 
 double exposed_share(const StepRecord& record) {
     return record.step_s > 0.0 ? record.phases.communication / record.step_s : 0.0;
-}
-
-// A NaN has a sign that means nothing; people and their scripts look for "nan".
-double without_sign_of_nan(double value) {
-    return std::isnan(value) ? std::numeric_limits<double>::quiet_NaN() : value;
 }
 
 int terminal_width() {
@@ -39,9 +32,9 @@ std::string terminal_step_line(const StepRecord& record, double eta_s, int width
     fields.push_back(fmt::format("step {}/{}", record.step, record.total));
     fields.push_back(
         fmt::format("{:.1f}%", 100.0 * static_cast<double>(record.step) / static_cast<double>(record.total)));
-    fields.push_back(fmt::format("loss {:.4f}", without_sign_of_nan(record.loss)));
+    fields.push_back(fmt::format("loss {:.4f}", record.loss));
     fields.push_back(fmt::format("lr {:.2e}", record.lr));
-    fields.push_back(fmt::format("gnorm {:.3g}", without_sign_of_nan(record.grad_norm)));
+    fields.push_back(fmt::format("gnorm {:.3g}", record.grad_norm));
     fields.push_back(fmt::format("{} tok/s", format_count(record.tokens_per_s)));
     if (record.peak_flops_per_s > 0.0) fields.push_back(fmt::format("MFU {:.1f}%", 100.0 * record.mfu()));
     fields.push_back(fmt::format("comm {:.1f}%", 100.0 * exposed_share(record)));
@@ -64,9 +57,9 @@ std::string plain_step_line(const StepRecord& record, double eta_s) {
         "{} step={} total={} loss={:.6f} lr={:.4e} gnorm={:.4f} clip={:.4f} tok_s={:.1f} mfu={:.4f} "
         "comm={:.4f} "
         "mem_bytes={} skipped={} applied={}",
-        utc_timestamp(record.unix_s), record.step, record.total, without_sign_of_nan(record.loss), record.lr,
-        without_sign_of_nan(record.grad_norm), record.clip, record.tokens_per_s, record.mfu(),
-        exposed_share(record), record.device_bytes, record.skipped, record.applied ? 1 : 0);
+        utc_timestamp(record.unix_s), record.step, record.total, record.loss, record.lr, record.grad_norm,
+        record.clip, record.tokens_per_s, record.mfu(), exposed_share(record), record.device_bytes,
+        record.skipped, record.applied ? 1 : 0);
     if (eta_s >= 0.0) line += fmt::format(" eta_s={:.0f}", eta_s);
     return line;
 }

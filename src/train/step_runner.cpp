@@ -1,7 +1,9 @@
 #include "trainctl/train/step_runner.h"
 
 #include <algorithm>
+#include <cmath>
 #include <cstring>
+#include <limits>
 #include <utility>
 
 #include "trainctl/train/schedule.h"
@@ -73,6 +75,10 @@ std::vector<double> StepRunner::read_scalars() {
     parts_.compute.synchronize();
     std::vector<double> values(step_scalars);
     std::memcpy(values.data(), scalars_host_.data(), scalars_host_.bytes());
+    // The NaN of x86 arithmetic has its sign set, which means nothing: people and scripts look for "nan".
+    for (double& value : values) {
+        if (std::isnan(value)) value = std::numeric_limits<double>::quiet_NaN();
+    }
     return values;
 }
 
