@@ -25,7 +25,7 @@ struct SmokeCommandOptions {
 class TemporaryDirectory {
   public:
     explicit TemporaryDirectory(FileSystem& files) : files_(files) {
-        const char* base = std::getenv("TMPDIR");
+        const char* base = std::getenv("TMPDIR");  // NOLINT(concurrency-mt-unsafe): nobody sets it
         path_ = join_path(base == nullptr ? "/tmp" : base, "trainctl-smoke-XXXXXX");
         if (mkdtemp(path_.data()) == nullptr) {
             fail(Exit::Resource,

@@ -84,6 +84,7 @@ void hold_out_tail(CorpusSource& source, double fraction) {
 
 std::vector<double> weights_of(const std::vector<DataSource>& sources) {
     std::vector<double> weights;
+    weights.reserve(sources.size());
     for (const DataSource& source : sources) weights.push_back(source.weight);
     return weights;
 }

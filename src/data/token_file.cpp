@@ -48,7 +48,7 @@ std::size_t widen(std::span<const std::byte> raw, std::span<std::int32_t> into, 
     std::uint64_t worst = 0;  // one compare per piece in the good case, vectorised
     for (std::size_t i = 0; i < into.size(); ++i) {
         const T id = data_detail::load<T>(raw, i * sizeof(T));
-        into[i] = static_cast<std::int32_t>(id);
+        into[i] = static_cast<std::int32_t>(id);  // NOLINT(bugprone-signed-char-misuse): I8 is a type of ids
         worst = std::max(worst, static_cast<std::uint64_t>(static_cast<std::int64_t>(id)));
     }
     if (worst < limit) return into.size();

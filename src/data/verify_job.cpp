@@ -106,7 +106,8 @@ void check_training(CheckList& checks, const Corpus& corpus, const JobSpec& job,
             const SampleOrigin origin = corpus.locate(Split::Train, sample);
             fault = books[static_cast<std::size_t>(origin.source)].enter(origin);
             if (!fault.empty()) {
-                fault = corpus.train_sources()[static_cast<std::size_t>(origin.source)].path + ": " + fault;
+                const auto& source = corpus.train_sources()[static_cast<std::size_t>(origin.source)];
+                fault = fmt::format("{}: {}", source.path, fault);
             }
         }
     }

@@ -7,9 +7,9 @@
 namespace trainctl::cpu {
 namespace {  // NOLINT
 
-// e^x to 1 ulp or so; 0 up to e^-87 and infinity from e^89 on, NaN stays NaN. Subnormal results would cost the
-// processor some hundred cycles each, so that time would depend on the data.
-// x = n ln 2 + r, |r| <= ln 2 / 2; Taylor to r^7 (remainder 5e-9).
+// e^x to 1 ulp or so; 0 up to e^-87 and infinity from e^89 on, NaN stays NaN. Subnormal results would cost
+// the processor some hundred cycles each, so that time would depend on the data. x = n ln 2 + r, |r| <= ln 2
+// / 2; Taylor to r^7 (remainder 5e-9).
 inline simd::F exp(simd::F x) {
     using simd::F;
     const F least(-87.0F);
