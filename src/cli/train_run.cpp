@@ -174,6 +174,12 @@ Exit train_run(RankContext& context, const JobSpec& job, const TrainOptions& opt
         options.resume, run.state,
         [&](const Manifest& stored) { require_same_run(stored, job, data_id, options.allowed_changes); });
     if (resumed.report.outcome == LoadOutcome::StartFresh) training->state().initialise(job.seed);
+    if (resumed.progress.step > job.steps) {
+        fail(Exit::Usage,
+             fmt::format("the checkpoint is at step {}, but job.steps is {}: raise job.steps, or resume an "
+                         "earlier checkpoint with --resume STEP",
+                         resumed.progress.step, job.steps));
+    }
 
     const std::unique_ptr<StepObserver> observer =
         first_rank ? make_train_observer(files, join_path(layout.root(), "metrics.jsonl"), job, context.log)
@@ -200,8 +206,9 @@ Exit train_run(RankContext& context, const JobSpec& job, const TrainOptions& opt
     const Exit exit = trainer.run(context.stop);
     if (first_rank) {
         context.log.info(
-            exit == Exit::Ok
-                ? fmt::format("finished at step {}", trainer.progress().step)
+            exit == Exit::Ok ? fmt::format("finished at step {}", trainer.progress().step)
+            : trainer.progress().step == 0
+                ? "stopped before the first step, so there was nothing to save; --resume auto starts it"
                 : fmt::format("stopped at step {} of {} after saving; continue with --resume auto",
                               trainer.progress().step, job.steps));
     }

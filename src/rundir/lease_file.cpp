@@ -64,9 +64,9 @@ OwnershipEvidence read_ownership(FileSystem& files, const RunLayout& layout, int
 
 void fail_owned(const RunLayout& layout, const OwnershipEvidence& evidence) {
     fail(Exit::Fenced,
-         fmt::format("run directory {} is owned by another process: {}. Wait for it to end, stop it with "
-                     "`trainctl stop {}`, or choose another job.run_dir",
-                     layout.root(), evidence.describe(), layout.root()));
+         fmt::format("run directory {} is owned by another process: {}. Wait for it to end, stop it "
+                     "(`kill -USR1` on its host: it saves), or choose another job.run_dir",
+                     layout.root(), evidence.describe()));
 }
 
 }  // namespace trainctl

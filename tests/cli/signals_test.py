@@ -60,6 +60,27 @@ class Signals(TrainctlTest):
         self.chain([lambda process, number=number: process.signal(number)
                     for number in (signal.SIGTERM, signal.SIGINT, signal.SIGUSR1)], ranks=None)
 
+    def test_hangup_and_echoes(self):
+        def hang_up(process):
+            process.signal(signal.SIGHUP)
+
+        def as_timeout_does(process):
+            process.signal(signal.SIGTERM)
+            process.signal(signal.SIGTERM)
+
+        self.chain([hang_up, as_timeout_does], ranks=None)
+
+    def test_nohup(self):
+        process = self.start_train(settings=LONG, launcher=["nohup"])
+        self.wait_for_step(process, 3)
+        process.signal(signal.SIGHUP)
+        self.assertEqual(process.wait(), 0, process.describe())
+
+    def test_fewer_steps_than_done(self):
+        self.train(settings=["job.steps=6"])
+        process = self.train("--resume", "auto", "--allow-change", "job.steps", settings=["job.steps=4"], code=2)
+        self.one_error(process, "the checkpoint is at step 6, but job.steps is 4", "--resume STEP")
+
     def test_save_and_go_on(self):
         losses, state = self.straight(2)
         process = self.start_train(settings=[*LONG, "checkpoint.interval_steps=1000"], ranks=2)
