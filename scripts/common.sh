@@ -10,13 +10,15 @@ die() { printf 'error: %s\n' "$*" >&2; exit 1; }
 
 cores() { nproc; }
 
-# configure PRESET [cmake options]: uses ccache where it is installed.
+# configure PRESET [cmake options]: uses ccache where it is installed, with paths relative to the tree, so that a clone
+# elsewhere shares the cache, and with what ccache asks for before it accepts precompiled headers.
 configure() {
     local preset=$1
     shift
     local options=("$@")
     if command -v ccache >/dev/null; then
-        options+=(-DCMAKE_CXX_COMPILER_LAUNCHER=ccache)
+        local settings="CCACHE_BASEDIR=$root;CCACHE_NOHASHDIR=1;CCACHE_SLOPPINESS=pch_defines,time_macros"
+        options+=("-DCMAKE_CXX_COMPILER_LAUNCHER=env;$settings;ccache")
     fi
     say "configuring ($preset)"
     (cd "$root" && cmake --preset "$preset" "${options[@]}" >&2)
@@ -29,8 +31,6 @@ build() {
     local targets=()
     if [ $# -gt 0 ]; then targets=(--target "$@"); fi
     say "building ($preset${*:+: $*})"
-    # Paths relative to the tree, so that a clone elsewhere shares the cache.
-    export CCACHE_BASEDIR=$root CCACHE_NOHASHDIR=1
     (cd "$root" && cmake --build --preset "$preset" --parallel "$(cores)" "${targets[@]}" >&2)
 }
 

@@ -69,15 +69,15 @@ else
 fi
 
 # clang-tidy needs the command line that a file is compiled with; headers have one through the lone-header target.
-configure release -DBUILD_TESTING=ON
-build release trainctl_version_header
+configure lint
+build lint trainctl_version_header
 mapfile -t units < <(python3 - "${wanted[@]}" <<'PYTHON'
 import json, os, sys
-known = {os.path.realpath(entry["file"]) for entry in json.load(open("build/compile_commands.json"))}
+known = {os.path.realpath(entry["file"]) for entry in json.load(open("build-lint/compile_commands.json"))}
 for name in sys.argv[1:]:
     unit = os.path.realpath(name)
     if name.endswith(".h"):
-        unit = os.path.realpath(os.path.join("build/lone_headers", name + ".cpp"))
+        unit = os.path.realpath(os.path.join("build-lint/lone_headers", name + ".cpp"))
     if unit in known:
         print(unit)
     else:
@@ -88,7 +88,7 @@ say "clang-tidy on ${#units[@]} of ${#wanted[@]} files"
 if [ ${#units[@]} -gt 0 ]; then
     # Each file's warnings appear together; the count of suppressed ones in system headers is noise.
     printf '%s\0' "${units[@]}" | xargs -0 -n 1 -P "$(cores)" \
-        sh -c 'out=$(clang-tidy-14 --quiet -p build $TRAINCTL_TIDY_EXTRA --extra-arg=-Wno-unknown-warning-option "$1" 2>/dev/null) ||
+        sh -c 'out=$(clang-tidy-14 --quiet -p build-lint $TRAINCTL_TIDY_EXTRA --extra-arg=-Wno-unknown-warning-option "$1" 2>/dev/null) ||
                { printf "%s\n" "$out"; exit 1; }' tidy || status=1
 fi
 [ "$status" -eq 0 ] && say "lint: clean"

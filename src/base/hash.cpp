@@ -28,6 +28,8 @@ std::uint32_t crc32c(std::span<const std::byte> bytes, std::uint32_t seed) {
     return ~state;
 }
 
+std::uint32_t crc32c(std::string_view text) { return crc32c(std::as_bytes(std::span(text))); }
+
 std::uint64_t hash64(std::span<const std::byte> bytes, std::uint64_t seed) {
     return XXH3_64bits_withSeed(bytes.data(), bytes.size(), seed);
 }

@@ -18,7 +18,7 @@ namespace {
 using data_detail::load;
 
 constexpr std::size_t header_bytes = 34;
-constexpr std::array<char, 9> magic = {'M', 'M', 'I', 'D', 'I', 'D', 'X', '\0', '\0'};
+constexpr std::array<char, 9> index_magic = {'M', 'M', 'I', 'D', 'I', 'D', 'X', '\0', '\0'};
 
 std::optional<TokenType> type_of_code(std::uint8_t code) {
     switch (code) {
@@ -90,7 +90,7 @@ MegatronIndex::MegatronIndex(OpenFiles& files, std::string path, std::uint64_t b
         corrupt(fmt::format("a header of {} bytes is expected, the file has {}", header_bytes, size));
     std::array<std::byte, header_bytes> header{};
     files_.read_at(path_, 0, header);
-    if (std::memcmp(header.data(), magic.data(), magic.size()) != 0) {
+    if (std::memcmp(header.data(), index_magic.data(), index_magic.size()) != 0) {
         corrupt("it does not start with \"MMIDIDX\", so it is not an index of a Megatron indexed data set");
     }
     const auto version = load<std::uint64_t>(header, 9);

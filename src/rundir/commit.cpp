@@ -47,8 +47,6 @@ std::string body_text(const CommitMarker& marker) {
         marker.run_id, marker.step, marker.attempt, marker.manifest_bytes, marker.manifest_sha256);
 }
 
-std::uint32_t crc_of(std::string_view text) { return crc32c(std::as_bytes(std::span(text))); }
-
 // The text of a file that must be there, with a message that says so plainly.
 std::string read_part(FileSystem& files, const std::string& path, std::uint64_t limit,
                       std::string_view meaning) {
@@ -78,7 +76,7 @@ void require_files(FileSystem& files, const std::string& directory, const Manife
 
 std::string commit_text(const CommitMarker& marker) {
     const std::string body = body_text(marker);
-    return fmt::format("{}crc32c {:08x}\n", body, crc_of(body));
+    return fmt::format("{}crc32c {:08x}\n", body, crc32c(body));
 }
 
 CommitMarker parse_commit(std::string_view text, const std::string& where) {
@@ -93,7 +91,7 @@ CommitMarker parse_commit(std::string_view text, const std::string& where) {
     marker.attempt = take_number<int>(text, "attempt", where);
     marker.manifest_bytes = take_number<std::uint64_t>(text, "manifest_bytes", where);
     marker.manifest_sha256 = take_line(text, "manifest_sha256", where);
-    const std::uint32_t actual = crc_of(whole.substr(0, whole.size() - text.size()));
+    const std::uint32_t actual = crc32c(whole.substr(0, whole.size() - text.size()));
     const auto expected = parse_hex(take_line(text, "crc32c", where), 8);
     if (!expected || *expected != actual || !text.empty()) {
         fail(Exit::BadInput,

@@ -7,8 +7,6 @@
 namespace trainctl {
 namespace {
 
-constexpr int max_tries = 3;
-
 void write_and_sync(File& file, std::string_view text) {
     file.write(std::as_bytes(std::span(text)));
     file.sync();
@@ -38,7 +36,7 @@ void write_durably(FileSystem& files, const std::string& directory, std::string_
             return;
         } catch (const Error&) {
             remove_quietly(files, temporary);
-            if (attempt + 1 == max_tries) throw;
+            if (attempt + 1 == durable_tries) throw;
         }
     }
 }

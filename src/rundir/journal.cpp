@@ -23,17 +23,14 @@ constexpr std::array event_names{
     std::string_view("begin"),   std::string_view("commit"),  std::string_view("failed"),
     std::string_view("delete"),  std::string_view("resume"),  std::string_view("verify"),
     std::string_view("suspect"), std::string_view("healthy"), std::string_view("note")};
-constexpr int max_tries = 3;
 constexpr std::uint64_t max_segment_bytes = 1U << 30U;
-
-std::uint32_t crc_of(std::string_view text) { return crc32c(std::as_bytes(std::span(text))); }
 
 std::string line_of(const JournalRecord& record) {
     const std::string json = fmt::format(
         R"({{"event": "{}", "step": {}, "directory": {}, "text": {}, "attempt": {}, "sequence": {}, "time": {}}})",
         journal_event_name(record.event), record.step, json_quote(record.directory), json_quote(record.text),
         record.attempt, record.sequence, json_quote(record.time));
-    return fmt::format("{:08x} {}\n", crc_of(json), json);
+    return fmt::format("{:08x} {}\n", crc32c(json), json);
 }
 
 // Throws Exit::BadInput.
@@ -41,9 +38,9 @@ JournalRecord parse_line(std::string_view line, const std::string& where) {
     const auto crc = line.size() > 9 && line[8] == ' ' ? parse_hex(line.substr(0, 8), 8) : std::nullopt;
     if (!crc) fail(Exit::BadInput, where + ": not a journal line");
     const std::string_view json = line.substr(9);
-    if (*crc != crc_of(json)) {
+    if (*crc != crc32c(json)) {
         fail(Exit::BadInput,
-             fmt::format("{}: checksum {:08x} expected, {:08x} found", where, *crc, crc_of(json)));
+             fmt::format("{}: checksum {:08x} expected, {:08x} found", where, *crc, crc32c(json)));
     }
     const nlohmann::json document = parse_strict_json(json, where);
     const JsonObject object(document, where);
@@ -165,7 +162,7 @@ void JournalWriter::append(JournalRecord record) {
             return;
         } catch (const Error&) {
             file_.reset();
-            if (attempt + 1 == max_tries) throw;
+            if (attempt + 1 == durable_tries) throw;
         }
     }
 }

@@ -15,7 +15,7 @@ namespace {
 using Arrays = std::map<std::string, std::vector<double>>;
 
 Arrays read_golden(const std::string& name) {
-    const std::string path = std::string(TRAINCTL_GOLDEN_DIRECTORY) + "/" + name + ".golden";
+    const std::string path = TRAINCTL_GOLDEN_DIRECTORY "/" + name + ".golden";
     std::ifstream in(path, std::ios::binary);
     std::string line;
     if (!std::getline(in, line) || line != "trainctl-golden 1") {

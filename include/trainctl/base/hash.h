@@ -12,6 +12,7 @@ namespace trainctl {
 
 // CRC-32C (Castagnoli), as in iSCSI; crc32c("123456789") == 0xE3069283. `seed` continues a running value.
 std::uint32_t crc32c(std::span<const std::byte> bytes, std::uint32_t seed = 0);
+std::uint32_t crc32c(std::string_view text);
 
 // XXH3 64-bit. Not cryptographic: change detection of large states.
 std::uint64_t hash64(std::span<const std::byte> bytes, std::uint64_t seed = 0);

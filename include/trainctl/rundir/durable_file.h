@@ -8,10 +8,13 @@
 
 namespace trainctl {
 
+// How often whatever must be on disk is written, each time to a new file, before the failure is reported.
+constexpr int durable_tries = 3;
+
 // Writes `directory`/`name` by temporary name, write, sync, checked close, rename, directory sync. Whatever
-// fails, the file is written again from `text` under another temporary name, at most twice: the kernel may
-// forget dirty pages after a failed sync, so the same file is never synced again. Throws the last Error. One
-// writer per path.
+// fails, the file is written again from `text` under another temporary name, `durable_tries` times in all:
+// the kernel may forget dirty pages after a failed sync, so the same file is never synced again. Throws the
+// last Error. One writer per path.
 void write_durably(FileSystem& files, const std::string& directory, std::string_view name,
                    std::string_view text);
 
