@@ -25,26 +25,6 @@ void refuse_existing(FileSystem& files, const RunLayout& layout, ResumeMode resu
                                   layout.root()));
 }
 
-// A start that has to find out whether the owner still lives is silent for up to 45 s: it says why.
-void announce_wait(FileSystem& files, ProcessTable& processes, const RunLayout& layout, Log& log) {
-    const auto lease = read_lease(files, layout);
-    const int claimed = highest_attempt(files, layout);
-    if (claimed > (lease ? lease->attempt : 0)) {
-        const auto owner = attempt_owner(files, layout, claimed);
-        if (owner && processes.look(*owner) == Liveness::Dead) return;
-        log.info(
-            fmt::format("{}: attempt {} was begun by {}: waiting up to {:.0f} s for a sign of life from it",
-                        layout.root(), claimed,
-                        owner ? fmt::format("process {} on {}", owner->pid, owner->host)
-                              : std::string("a process that left no trace"),
-                        LeaseTiming{}.silence_s));
-        return;
-    }
-    if (!lease || lease->released || processes.look(lease->owner) == Liveness::Dead) return;
-    log.info(fmt::format("{} is held by process {} on {}: waiting for a sign of life from it", layout.root(),
-                         lease->owner.pid, lease->owner.host));
-}
-
 }  // namespace
 
 RunDirectory::RunDirectory(Invocation& invocation, Log& log, const JobSpec& job, ResumeMode resume)
@@ -60,8 +40,13 @@ RunDirectory::RunDirectory(Invocation& invocation, Log& log, const JobSpec& job,
                          "new run without --resume.",
                          layout_.root()));
     }
-    announce_wait(files, *processes_, layout_, log);
-    lease_ = Lease::acquire({files, invocation.clock, *processes_}, layout_);
+    const auto on_wait = [&](const std::optional<ProcessIdentity>& owner) {
+        const std::string who = owner ? fmt::format("process {} on {}", owner->pid, owner->host)
+                                      : std::string("a process that left no trace");
+        log.info(fmt::format("{} is held by {}: waiting up to {:.0f} s for a sign of life from it",
+                             layout_.root(), who, LeaseTiming{}.silence_s));
+    };
+    lease_ = Lease::acquire({files, invocation.clock, *processes_, on_wait}, layout_);
     const auto existing = read_run_identity(files, layout_);
     state_ = existing ? RunState::Existing : RunState::New;
     if (existing && resume == ResumeMode::Never) {

@@ -2,6 +2,8 @@
 
 #include <algorithm>
 
+#include "parallel/bytes_of.h"
+
 namespace trainctl {
 namespace {
 
@@ -9,10 +11,6 @@ namespace {
 constexpr int sending_turns = 2;
 // A slot that was cast into an image is free again in the order of the producing stream.
 constexpr int casting_turns = 1;
-
-std::size_t bytes_of(std::int64_t elements, DType dtype) {
-    return static_cast<std::size_t>(elements) * dtype_size(dtype);
-}
 
 TensorView in_slot(const Buffer& memory, const SlotPlan& plan, std::size_t index, std::int64_t elements,
                    DType dtype) {

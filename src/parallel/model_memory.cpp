@@ -1,16 +1,9 @@
 #include "parallel/model_memory.h"
 
+#include "parallel/bytes_of.h"
 #include "trainctl/ops/ops.h"
 
 namespace trainctl {
-namespace {
-
-std::size_t bytes_of(std::int64_t elements, DType dtype) {
-    return static_cast<std::size_t>(elements) * dtype_size(dtype);
-}
-
-}  // namespace
-
 void upload(Device& device, Stream& stream, TensorView to, std::span<const std::byte> from) {
     invariant(to.bytes() == from.size(), "upload: sizes differ");
     device.copy(stream, to.data, from.data(), from.size());

@@ -35,6 +35,7 @@ int wait_until_free(LeaseServices& services, const RunLayout& layout, const Leas
         const int newest = std::max(evidence.highest_claim, evidence.record ? evidence.record->attempt : 0);
         if (evidence.free()) return newest;
         const bool dead = evidence.owner && services.processes.look(*evidence.owner) == Liveness::Dead;
+        if (!dead && services.on_wait) services.on_wait(evidence.owner);
         if (dead || wait_for_silence(services, layout, timing, below, evidence) == Wait::OwnerGone) {
             return newest;
         }

@@ -168,6 +168,14 @@ TEST_CASE("a non-finite loss or gradient turns the update off, and then every bi
 
 namespace {
 
+// Scalars of a step whose update is applied.
+TensorView applying_scalars(CpuBench& bench, double clip) {
+    const TensorView scalars = bench.tensor(Shape{step_scalars}, DType::F64);
+    scalars.as<double>()[scalar_clip] = clip;
+    scalars.as<double>()[scalar_apply] = 1.0;
+    return scalars;
+}
+
 // Runs `steps` updates from one seed; returns master, m, v, weights as doubles.
 std::vector<std::vector<double>> run_adamw(CpuBench& bench, Ops ops, DType wide, DType compute, int steps) {
     constexpr std::int64_t count = 3 * norm_block + 45;
@@ -178,9 +186,7 @@ std::vector<std::vector<double>> run_adamw(CpuBench& bench, Ops ops, DType wide,
     const TensorView weights = bench.tensor(Shape{count}, compute);
     const TensorView flags = all_flags(bench, count, counted);
     flags.as<std::uint8_t>()[2] = block_counts_in_norm;  // a bias: not decayed
-    const TensorView scalars = bench.tensor(Shape{step_scalars}, DType::F64);
-    scalars.as<double>()[scalar_clip] = 0.5;
-    scalars.as<double>()[scalar_apply] = 1.0;
+    const TensorView scalars = applying_scalars(bench, 0.5);
     const auto number = [](int step, std::int64_t i) {
         const PhiloxBlock block =
             philox4x32(philox_key(8), static_cast<std::uint64_t>(i), static_cast<std::uint64_t>(step));
@@ -223,9 +229,7 @@ TEST_CASE("AdamW rounds its weights alike wherever they lie", "[ops]") {
         CpuBench bench(2, isa);
         const TensorView gradient = bench.tensor(Shape{count}, DType::F32);
         for (std::int64_t i = 0; i < count; ++i) gradient.as<float>()[i] = static_cast<float>(i) - 100.0F;
-        const TensorView scalars = bench.tensor(Shape{step_scalars}, DType::F64);
-        scalars.as<double>()[scalar_clip] = 1.0;
-        scalars.as<double>()[scalar_apply] = 1.0;
+        const TensorView scalars = applying_scalars(bench, 1.0);
         for (const std::int64_t shift : {0, 1, 7, 8, 16}) {  // elements: aligned for vectors, and not
             const TensorView memory = bench.tensor(Shape{count + 32}, DType::BF16);
             const TensorView weights = memory.flat(shift, count);
@@ -255,9 +259,7 @@ TEST_CASE("AdamW leaves no subnormal moments, and the thread's arithmetic as it 
             m.as<float>()[i] = std::numeric_limits<float>::min();  // the next update makes it subnormal
             v.as<float>()[i] = std::numeric_limits<float>::denorm_min();
         }
-        const TensorView scalars = bench.tensor(Shape{step_scalars}, DType::F64);
-        scalars.as<double>()[scalar_clip] = 1.0;
-        scalars.as<double>()[scalar_apply] = 1.0;
+        const TensorView scalars = applying_scalars(bench, 1.0);
         bench.cpu().optimizer.adamw(bench.stream(), TensorView{}, master, m, v, gradient,
                                     all_flags(bench, count, counted), scalars,
                                     {1e-3, 0.9, 0.95, 1e-8, 0.0, 2000});
@@ -282,9 +284,7 @@ TEST_CASE("AdamW without separate weights gives the same master", "[ops]") {
         const TensorView v = bench.tensor(Shape{count}, DType::F32);
         const TensorView gradient = bench.tensor(Shape{count}, DType::F32);
         for (std::int64_t i = 0; i < count; ++i) gradient.as<float>()[i] = static_cast<float>(i) - 100.0F;
-        const TensorView scalars = bench.tensor(Shape{step_scalars}, DType::F64);
-        scalars.as<double>()[scalar_clip] = 1.0;
-        scalars.as<double>()[scalar_apply] = 1.0;
+        const TensorView scalars = applying_scalars(bench, 1.0);
         const TensorView weights = separate ? bench.tensor(Shape{count}, DType::BF16) : TensorView{};
         bench.cpu().optimizer.adamw(bench.stream(), weights, master, m, v, gradient,
                                     all_flags(bench, count, counted), scalars,

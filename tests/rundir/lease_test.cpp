@@ -119,7 +119,8 @@ TEST_CASE("a dead owner on the same boot is replaced at once") {
     FakeProcesses second("a", 2);
     second.dead.insert(1);
     const double start = site.clock.monotonic_s();
-    const auto lease = Lease::acquire({site.files, site.clock, second}, site.layout);
+    const auto never = [](const std::optional<ProcessIdentity>&) { FAIL("waited for the dead"); };
+    const auto lease = Lease::acquire({site.files, site.clock, second, never}, site.layout);
     CHECK(lease->attempt() == 2);
     CHECK(site.clock.monotonic_s() == start);
 }
@@ -197,8 +198,14 @@ TEST_CASE("a torn or foreign LEASE and a torn claim cost the wait, not the run")
     site.files.put("run/attempts/README", "not a claim");
     FakeProcesses me("a", 1);
     const double start = site.clock.monotonic_s();
-    CHECK(Lease::acquire({site.files, site.clock, me}, site.layout)->attempt() == 4);
+    int waits = 0;
+    const auto on_wait = [&](const std::optional<ProcessIdentity>& who) {
+        ++waits;
+        CHECK(!who);
+    };
+    CHECK(Lease::acquire({site.files, site.clock, me, on_wait}, site.layout)->attempt() == 4);
     CHECK(site.clock.monotonic_s() - start >= 45.0);
+    CHECK(waits == 1);
 }
 
 TEST_CASE("of many simultaneous starts exactly one runs", "[threads]") {

@@ -8,6 +8,7 @@
 
 #include <condition_variable>
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <mutex>
 #include <optional>
@@ -46,6 +47,8 @@ struct LeaseServices {
     FileSystem& files;
     Clock& clock;
     ProcessTable& processes;
+    // Told the owner (nullopt: one that left no readable trace) before a wait for its silence.
+    std::function<void(const std::optional<ProcessIdentity>& owner)> on_wait = {};
 };
 
 // Held by one process. Thread-safe: renew, release and the accessors may be called from any thread.

@@ -1,6 +1,7 @@
 // Softmax and cross-entropy over one row of logits at a time, gradients in place.
 #include "ops/cpu/loops.h"
 #include "ops/cpu/math.h"
+#include "ops/cpu/processor.h"
 
 namespace trainctl::cpu {
 namespace {
@@ -59,7 +60,7 @@ void row_loss(const CrossEntropyArgs& a, std::int64_t row) {
 void cross_entropy(const CrossEntropyArgs& a) {
     with_storage(a.dtype, [&]<class T>(T*) {
         parallel_for(a.threads, a.rows, [&](std::int64_t row) {
-            const simd::FlushSubnormals flush;  // gradients of what a trained model rules out
+            const FlushSubnormals flush;  // gradients of what a trained model rules out
             row_loss<T>(a, row);
         });
     });

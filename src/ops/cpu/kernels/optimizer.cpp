@@ -2,6 +2,7 @@
 #include <type_traits>
 
 #include "ops/cpu/loops.h"
+#include "ops/cpu/processor.h"
 #include "trainctl/ops/ops.h"
 
 namespace trainctl::cpu {
@@ -48,7 +49,7 @@ void sum_squares(const SumSquaresArgs& a) {
             const std::int64_t rest = a.count - block * norm_block;
             simd::SquareSum sum;
             for_vectors(rest < norm_block ? rest : norm_block, [&](std::int64_t i, auto lanes) {
-                simd::prefetch(gradient + i + ahead);
+                prefetch(gradient + i + ahead);
                 sum.add(load(gradient + i, lanes));
             });
             const double total = sum.total();
@@ -94,17 +95,17 @@ void adamw(const AdamwArgs& a) {
         parallel_for(a.threads, (blocks + group - 1) / group, [&](std::int64_t index) {
             // Moments of embedding rows that are not seen for long decay to subnormals, and rounding keeps
             // them there.
-            const simd::FlushSubnormals flush;
+            const FlushSubnormals flush;
             const std::int64_t end = (index + 1) * group < blocks ? (index + 1) * group : blocks;
             for (std::int64_t block = index * group; block < end; ++block) {
                 const std::int64_t base = block * norm_block;
                 const std::int64_t rest = a.count - base;
                 const F decay((a.flags[block] & block_decays) != 0 ? a.decay : 0.0F);
                 for_vectors(rest < norm_block ? rest : norm_block, [&](std::int64_t i, auto lanes) {
-                    simd::prefetch(a.gradient + base + i + ahead);
-                    simd::prefetch(a.m + base + i + ahead);
-                    simd::prefetch(a.v + base + i + ahead);
-                    simd::prefetch(a.master + base + i + ahead);
+                    prefetch(a.gradient + base + i + ahead);
+                    prefetch(a.m + base + i + ahead);
+                    prefetch(a.v + base + i + ahead);
+                    prefetch(a.master + base + i + ahead);
                     const F g = load(a.gradient + base + i, lanes) * clip;
                     const F m = fma(beta1, load(a.m + base + i, lanes), other1 * g);
                     const F v = fma(beta2, load(a.v + base + i, lanes), other2 * g * g);
@@ -117,7 +118,7 @@ void adamw(const AdamwArgs& a) {
                     if (weights != nullptr) store_weights(weights + base + i, master, lanes);
                 });
             }
-            simd::fence_streams();
+            fence_streams();
         });
     };
     if (a.weight_dtype == DType::BF16) {

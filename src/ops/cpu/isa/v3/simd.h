@@ -92,21 +92,6 @@ inline F scale_by_power(F p, F n) {
     return _mm256_mul_ps(_mm256_mul_ps(p.v, first), second);
 }
 
-// While it lives, its thread reads and writes subnormals as 0: each would cost some hundred cycles.
-class FlushSubnormals {
-  public:
-    FlushSubnormals() : before_(_mm_getcsr()) { _mm_setcsr(before_ | 0x8040U); }
-    ~FlushSubnormals() { _mm_setcsr(before_); }
-    FlushSubnormals(const FlushSubnormals&) = delete;
-    FlushSubnormals& operator=(const FlushSubnormals&) = delete;
-
-  private:
-    unsigned before_;
-};
-
-// A hint that the line of `p` is wanted soon; any address is allowed.
-inline void prefetch(const void* p) { _mm_prefetch(static_cast<const char*>(p), _MM_HINT_T0); }
-
 inline F load(const float* p, Full) { return _mm256_loadu_ps(p); }
 inline F load(const float* p, Part part) { return _mm256_maskload_ps(p, part.mask()); }
 inline void store(float* p, F x, Full) { _mm256_storeu_ps(p, x.v); }
@@ -145,7 +130,6 @@ inline void store(BFloat16* p, F x, Part part) { store_part(p, narrow(x), part);
 // Past the caches, for memory that is neither read here nor soon wanted: the line needs not be fetched to be
 // written. Needs p on a multiple of its 16 bytes, and fence_streams() before another thread reads.
 inline void stream(BFloat16* p, F x) { _mm_stream_si128(reinterpret_cast<__m128i*>(p), narrow(x)); }
-inline void fence_streams() { _mm_sfence(); }
 
 inline F load(const Float16* p, Full) {
     return _mm256_cvtph_ps(_mm_loadu_si128(reinterpret_cast<const __m128i*>(p)));

@@ -83,21 +83,6 @@ inline void multiply_wide(I a, std::uint32_t factor, I& high, I& low) {
 // p 2^n for integral n, rounded once, with subnormals and infinities.
 inline F scale_by_power(F p, F n) { return _mm512_scalef_ps(p.v, n.v); }
 
-// While it lives, its thread reads and writes subnormals as 0: each would cost some hundred cycles.
-class FlushSubnormals {
-  public:
-    FlushSubnormals() : before_(_mm_getcsr()) { _mm_setcsr(before_ | 0x8040U); }
-    ~FlushSubnormals() { _mm_setcsr(before_); }
-    FlushSubnormals(const FlushSubnormals&) = delete;
-    FlushSubnormals& operator=(const FlushSubnormals&) = delete;
-
-  private:
-    unsigned before_;
-};
-
-// A hint that the line of `p` is wanted soon; any address is allowed.
-inline void prefetch(const void* p) { _mm_prefetch(static_cast<const char*>(p), _MM_HINT_T0); }
-
 inline F load(const float* p, Full) { return _mm512_loadu_ps(p); }
 inline F load(const float* p, Part part) { return _mm512_maskz_loadu_ps(part.mask(), p); }
 inline void store(float* p, F x, Full) { _mm512_storeu_ps(p, x.v); }
@@ -124,7 +109,6 @@ inline void store(BFloat16* p, F x, Part part) { _mm256_mask_storeu_epi16(p, par
 // Past the caches, for memory that is neither read here nor soon wanted: the line needs not be fetched to be
 // written. Needs p on a multiple of its 32 bytes, and fence_streams() before another thread reads.
 inline void stream(BFloat16* p, F x) { _mm256_stream_si256(reinterpret_cast<__m256i*>(p), narrow(x)); }
-inline void fence_streams() { _mm_sfence(); }
 
 inline F load(const Float16* p, Full) {
     return _mm512_cvtph_ps(_mm256_loadu_si256(reinterpret_cast<const __m256i*>(p)));
