@@ -54,7 +54,10 @@ void adopt(LeaseServices& services, const RunLayout& layout, int attempt, const 
 }  // namespace
 
 Lease::Lease(LeaseServices services, RunLayout layout, const LeaseTiming& timing, LeaseRecord record)
-    : services_(services), layout_(std::move(layout)), timing_(timing), record_(std::move(record)) {}
+    : services_(std::move(services)),
+      layout_(std::move(layout)),
+      timing_(timing),
+      record_(std::move(record)) {}
 
 std::unique_ptr<Lease> Lease::acquire(LeaseServices services, const RunLayout& layout,
                                       const LeaseTiming& timing, std::optional<int> launcher_attempt) {
