@@ -40,7 +40,7 @@ double measure_stream(OpWorkspace& workspace, Clock& clock) {
 }  // namespace
 
 TensorView OpWorkspace::zeros(const Shape& shape, DType dtype) {
-    const std::size_t bytes = static_cast<std::size_t>(shape.elements()) * dtype_size(dtype);
+    const std::size_t bytes = storage_bytes(shape.elements(), dtype);
     buffers_.push_back(rank.device.allocate(bytes, Memory::Device, "bench"));
     return buffers_.back().view(shape, dtype);
 }

@@ -84,8 +84,8 @@ void ReducePhase::add(std::int64_t chunk) {
             source == rank_ ? task_.input.data + static_cast<std::size_t>(begin) * element_
                             : stage(source, chunk);
     }
-    combine(task_.output.data + static_cast<std::size_t>(offset) * dtype_size(task_.output.dtype),
-            task_.output.dtype, task_.into, sources_, task_.input.dtype, task_.reduce, count);
+    combine(task_.output.data + storage_bytes(offset, task_.output.dtype), task_.output.dtype, task_.into,
+            sources_, task_.input.dtype, task_.reduce, count);
 }
 
 }  // namespace trainctl

@@ -44,7 +44,7 @@ std::size_t reduce_scatter_staging(std::int64_t shard_elements, DType dtype, int
 }
 
 std::size_t all_reduce_staging(std::int64_t elements, DType dtype, int ranks, const CommTuning& tuning) {
-    const std::size_t bytes = static_cast<std::size_t>(elements) * dtype_size(dtype);
+    const std::size_t bytes = storage_bytes(elements, dtype);
     if (all_reduce_is_small(bytes, ranks, tuning)) return bytes * static_cast<std::size_t>(ranks - 1);
     return reduce_scatter_staging(all_reduce_part(elements, ranks), dtype, ranks, tuning);
 }

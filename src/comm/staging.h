@@ -19,7 +19,7 @@ struct ReducePlan {
 
     [[nodiscard]] std::size_t staging_bytes(int ranks, DType dtype) const {
         return static_cast<std::size_t>(window) * static_cast<std::size_t>(ranks - 1) *
-               static_cast<std::size_t>(chunk) * dtype_size(dtype);
+               storage_bytes(chunk, dtype);
     }
 };
 ReducePlan plan_reduction(std::int64_t part_elements, DType dtype, int ranks, const CommTuning& tuning);

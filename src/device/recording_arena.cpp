@@ -12,7 +12,7 @@ namespace trainctl {
 namespace {
 
 // Address space, not memory: more than one pass can ever ask for.
-constexpr std::size_t reservation_bytes = std::size_t{4} << 40U;
+constexpr std::size_t arena_reservation_bytes = std::size_t{4} << 40U;
 
 class RecordingArenaImpl final : public RecordingArena {
   public:
@@ -76,7 +76,7 @@ class RecordingArenaImpl final : public RecordingArena {
     }
 
   private:
-    AddressRange range_{reservation_bytes};
+    AddressRange range_{arena_reservation_bytes};
     std::array<std::vector<ArenaSlot>, pass_kinds> passes_;
     int current_ = -1;
     bool broken_ = false;

@@ -10,7 +10,7 @@ namespace trainctl {
 namespace {
 
 // Address space only; more than any rank can have as memory.
-constexpr std::size_t reservation_bytes = std::size_t{16} << 40U;
+constexpr std::size_t sim_reservation_bytes = std::size_t{16} << 40U;
 
 // The host issues work in no time; it only waits. What is issued after a wait starts no earlier than its end.
 struct HostClock {
@@ -153,7 +153,7 @@ class SimDeviceImpl final : public SimDevice {
     }
 
     SimProfile profile_;
-    AddressRange range_{reservation_bytes};
+    AddressRange range_{sim_reservation_bytes};
     std::size_t next_ = 0;
     HostClock host_;
     MemoryUse use_;

@@ -27,8 +27,8 @@ std::vector<std::byte> table_bytes(const Shape& shape, double theta) {
 RopeTable::RopeTable(Device& device, const ModelSpec& model, std::int64_t length, DType dtype)
     : shape_{length, model.head_dim / 2, 2},
       dtype_(dtype),
-      buffer_(device.allocate(static_cast<std::size_t>(shape_.elements()) * dtype_size(dtype), Memory::Device,
-                              "rotary position table")) {
+      buffer_(
+          device.allocate(storage_bytes(shape_.elements(), dtype), Memory::Device, "rotary position table")) {
     const std::vector<std::byte> bytes = dtype == DType::F64 ? table_bytes<double>(shape_, model.rope_theta)
                                                              : table_bytes<float>(shape_, model.rope_theta);
     const std::unique_ptr<Stream> stream = device.make_stream("rope table", StreamRole::Compute);

@@ -2,8 +2,6 @@
 
 #include <algorithm>
 
-#include "parallel/bytes_of.h"
-
 namespace trainctl {
 namespace {
 
@@ -16,7 +14,7 @@ TensorView in_slot(const Buffer& memory, const SlotPlan& plan, std::size_t index
                    DType dtype) {
     const SlotPlan::Place& place = plan.unit[index];
     const std::int64_t first = plan.slot_offset[static_cast<std::size_t>(place.slot)] + place.offset;
-    return memory.view(Shape{elements}, dtype, bytes_of(first, dtype));
+    return memory.view(Shape{elements}, dtype, storage_bytes(first, dtype));
 }
 
 // Elements of the largest bucket that is a true sub-range of every rank's part; such a range is contiguous
@@ -38,32 +36,33 @@ std::int64_t largest_packed(const ShardPlan& plan) {
 GradientMemory::GradientMemory(const ShardPlan& plan, Device& device) : plan_(plan) {
     const DType reduce = plan.options().reduce_dtype;
     const std::int64_t kept = in_slots() ? plan.held_elements() : plan.full_elements();
-    gradients_ = device.allocate(bytes_of(kept, DType::F32), Memory::Device, "gradients");
+    gradients_ = device.allocate(storage_bytes(kept, DType::F32), Memory::Device, "gradients");
     if (in_slots()) {
         slots_ = plan_slots(plan.units(), plan.buckets(), has_images() ? casting_turns : sending_turns,
                             first_unit(plan.units(), plan.params()));
         slot_memory_ =
-            device.allocate(bytes_of(slots_.elements, DType::F32), Memory::Device, "gradient slots");
+            device.allocate(storage_bytes(slots_.elements, DType::F32), Memory::Device, "gradient slots");
     }
     if (has_images()) {
         images_ = plan_slots(plan.units(), plan.buckets(), sending_turns, FirstUnit::InOrder);
         image_memory_ =
-            device.allocate(bytes_of(images_.elements, reduce), Memory::Device, "gradient images");
+            device.allocate(storage_bytes(images_.elements, reduce), Memory::Device, "gradient images");
     }
     if (const std::int64_t largest = largest_packed(plan); largest > 0)
-        pack_memory_ = device.allocate(bytes_of(largest, reduce), Memory::Device, "packed gradient bucket");
+        pack_memory_ =
+            device.allocate(storage_bytes(largest, reduce), Memory::Device, "packed gradient bucket");
 }
 
 TensorView GradientMemory::full(std::size_t index) const {
     const std::int64_t elements = plan_.unit(index).padded;
     if (in_slots()) return in_slot(slot_memory_, slots_, index, elements, DType::F32);
-    return gradients_.view(Shape{elements}, DType::F32, bytes_of(plan_.full_offset(index), DType::F32));
+    return gradients_.view(Shape{elements}, DType::F32, storage_bytes(plan_.full_offset(index), DType::F32));
 }
 
 TensorView GradientMemory::owned(std::size_t index) const {
     if (in_slots()) {
         return gradients_.view(Shape{plan_.part(index)}, DType::F32,
-                               bytes_of(plan_.held_offset(index), DType::F32));
+                               storage_bytes(plan_.held_offset(index), DType::F32));
     }
     const Range owned = plan_.owned(index);
     return full(index).flat(owned.begin, owned.size());

@@ -1,6 +1,5 @@
 #include "parallel/model_memory.h"
 
-#include "parallel/bytes_of.h"
 #include "trainctl/ops/ops.h"
 
 namespace trainctl {
@@ -11,15 +10,15 @@ void upload(Device& device, Stream& stream, TensorView to, std::span<const std::
 }
 
 ModelMemory::ModelMemory(const ShardPlan& plan, Device& device, Stream& stream) : plan_(plan) {
-    const std::size_t full = bytes_of(plan.full_elements(), plan.options().compute);
-    const std::size_t held = bytes_of(plan.held_elements(), DType::F32);
+    const std::size_t full = storage_bytes(plan.full_elements(), plan.options().compute);
+    const std::size_t held = storage_bytes(plan.held_elements(), DType::F32);
     weights_ = device.allocate(full, Memory::Device, "weights");
     if (!master_is_weights()) master_ = device.allocate(held, Memory::Device, "master weights");
     first_moment_ = device.allocate(held, Memory::Device, "optimizer first moment");
     second_moment_ = device.allocate(held, Memory::Device, "optimizer second moment");
     flags_ = device.allocate(static_cast<std::size_t>(plan.held_elements() / norm_block), Memory::Device,
                              "optimizer block flags");
-    bins_ = device.allocate(bytes_of(norm_bins, DType::I64), Memory::Device, "gradient norm");
+    bins_ = device.allocate(storage_bytes(norm_bins, DType::I64), Memory::Device, "gradient norm");
     for (std::size_t i = 0; i < plan.units().size(); ++i) {
         const std::vector<std::uint8_t> unit_flags = block_flags(plan.unit(i), plan.params());
         const Range held_range = plan.held(i);
@@ -32,7 +31,8 @@ ModelMemory::ModelMemory(const ShardPlan& plan, Device& device, Stream& stream) 
 
 TensorView ModelMemory::weights(std::size_t index) const {
     const DType dtype = plan_.options().compute;
-    return weights_.view(Shape{plan_.unit(index).padded}, dtype, bytes_of(plan_.full_offset(index), dtype));
+    return weights_.view(Shape{plan_.unit(index).padded}, dtype,
+                         storage_bytes(plan_.full_offset(index), dtype));
 }
 
 TensorView ModelMemory::owned_weights(std::size_t index) const {
@@ -51,7 +51,7 @@ TensorView ModelMemory::state(State state, std::size_t index) const {
                            : state == State::FirstMoment ? first_moment_
                                                          : second_moment_;
     return buffer.view(Shape{plan_.held(index).size()}, DType::F32,
-                       bytes_of(plan_.held_offset(index), DType::F32));
+                       storage_bytes(plan_.held_offset(index), DType::F32));
 }
 
 TensorView ModelMemory::held_flags(std::size_t index) const { return flags(index, plan_.held(index)); }

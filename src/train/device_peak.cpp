@@ -8,7 +8,7 @@ double measure_peak_flops(Device& device, MatmulOps& matmul, Stream& compute, DT
     constexpr std::int64_t size = 1024;
     constexpr int repetitions = 6;
     const Shape square{size, size};
-    const std::size_t bytes = static_cast<std::size_t>(square.elements()) * dtype_size(dtype);
+    const std::size_t bytes = storage_bytes(square.elements(), dtype);
     const Buffer x = device.allocate(bytes, Memory::Device, "peak measurement");
     const Buffer w = device.allocate(bytes, Memory::Device, "peak measurement");
     const Buffer y = device.allocate(bytes, Memory::Device, "peak measurement");

@@ -60,8 +60,7 @@ void cut_boxes(const Box& box, int cuts, std::mt19937_64& random, std::vector<Bo
 }  // namespace
 
 void SliceSet::add(const ToyTensor& tensor, const Box& box, Range flat) {
-    std::vector<std::byte>& bytes =
-        memory_.emplace_back(static_cast<std::size_t>(flat.size()) * dtype_size(tensor.dtype) + 1);
+    std::vector<std::byte>& bytes = memory_.emplace_back(storage_bytes(flat.size(), tensor.dtype) + 1);
     slices_.push_back(
         {tensor.name, tensor.global, box, flat, {bytes.data(), Shape{flat.size()}, tensor.dtype}});
 }

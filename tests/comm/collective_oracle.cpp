@@ -84,7 +84,7 @@ class Oracle {
         : program_(program), state_(static_cast<std::size_t>(program.ranks)) {
         for (auto& tensors : state_) {
             for (const DType dtype : tensor_dtypes) {
-                tensors.emplace_back(static_cast<std::size_t>(tensor_elements) * dtype_size(dtype));
+                tensors.emplace_back(storage_bytes(tensor_elements, dtype));
             }
         }
     }

@@ -82,8 +82,8 @@ class Runner {
                                                   i == 0 ? StreamRole::Compute : StreamRole::Communication));
         }
         for (const DType dtype : tensor_dtypes) {
-            buffers_.push_back(device.allocate(static_cast<std::size_t>(tensor_elements) * dtype_size(dtype),
-                                               Memory::Device, "tensor"));
+            buffers_.push_back(
+                device.allocate(storage_bytes(tensor_elements, dtype), Memory::Device, "tensor"));
             last_use_.push_back(device.make_event());
         }
         for (std::size_t f = 1; f < program.families.size(); ++f) split(static_cast<int>(f));

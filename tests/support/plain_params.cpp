@@ -47,7 +47,7 @@ int PlainParams::place(int param) const {
 
 UnitView PlainParams::view(UnitId unit, const Buffer& buffer, DType dtype) const {
     const UnitLayout& layout = layouts_[at(unit)];
-    const std::size_t offset = static_cast<std::size_t>(starts_[at(unit)]) * dtype_size(dtype);
+    const std::size_t offset = storage_bytes(starts_[at(unit)], dtype);
     return {layout, params_, buffer.view(Shape{layout.padded}, dtype, offset)};
 }
 

@@ -30,6 +30,11 @@ constexpr std::size_t dtype_size(DType dtype) {
     return 0;
 }
 
+// Bytes of that many elements in memory, packed.
+constexpr std::size_t storage_bytes(std::int64_t elements, DType dtype) {
+    return static_cast<std::size_t>(elements) * dtype_size(dtype);
+}
+
 // "f32", "bf16", ... as in job files and tables.
 std::string_view dtype_name(DType dtype);
 std::optional<DType> parse_dtype(std::string_view name);

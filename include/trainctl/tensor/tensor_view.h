@@ -15,9 +15,7 @@ struct TensorView {
     DType dtype = DType::F32;
 
     [[nodiscard]] std::int64_t elements() const { return shape.elements(); }
-    [[nodiscard]] std::size_t bytes() const {
-        return static_cast<std::size_t>(elements()) * dtype_size(dtype);
-    }
+    [[nodiscard]] std::size_t bytes() const { return storage_bytes(elements(), dtype); }
     // An absent optional tensor (no bias, no positions).
     [[nodiscard]] bool empty() const { return data == nullptr; }
 
@@ -31,7 +29,7 @@ struct TensorView {
     [[nodiscard]] TensorView rows(std::int64_t begin, std::int64_t count) const {
         TensorView view = *this;
         const std::int64_t row = shape[0] == 0 ? 0 : elements() / shape[0];
-        view.data += static_cast<std::size_t>(begin * row) * dtype_size(dtype);
+        view.data += storage_bytes(begin * row, dtype);
         view.shape[0] = count;
         return view;
     }
@@ -42,7 +40,7 @@ struct TensorView {
     }
     // Elements [begin, begin + count) as one dimension.
     [[nodiscard]] TensorView flat(std::int64_t begin, std::int64_t count) const {
-        return {data + static_cast<std::size_t>(begin) * dtype_size(dtype), Shape{count}, dtype};
+        return {data + storage_bytes(begin, dtype), Shape{count}, dtype};
     }
 };
 
