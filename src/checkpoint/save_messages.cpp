@@ -13,7 +13,9 @@ using nlohmann::json;
 
 // Messages come from our own process: no duplicate keys, no hostile numbers. Broken UTF-8 in paths is
 // replaced.
-std::string dump(const json& value) { return value.dump(-1, ' ', false, json::error_handler_t::replace); }
+std::string message_text(const json& value) {
+    return value.dump(-1, ' ', false, json::error_handler_t::replace);
+}
 
 }  // namespace
 
@@ -56,10 +58,10 @@ std::string offer_text(const Snapshot& snapshot, const std::vector<const NamedSl
     for (const auto& [name, value] : snapshot.scalars) {
         scalars += name + "=" + std::to_string(std::bit_cast<std::uint64_t>(value)) + ";";
     }
-    return dump({{"step", snapshot.step},
-                 {"counters", snapshot.counters},
-                 {"scalars", scalars},
-                 {"slices", std::move(offered)}});
+    return message_text({{"step", snapshot.step},
+                         {"counters", snapshot.counters},
+                         {"scalars", scalars},
+                         {"slices", std::move(offered)}});
 }
 
 std::string order_text(const SaveOrder& order) {
@@ -69,7 +71,7 @@ std::string order_text(const SaveOrder& order) {
         for (const bool bit : rank) bits += bit ? '1' : '0';
         chosen.push_back(bits);
     }
-    return dump({{"directory", order.directory}, {"chosen", std::move(chosen)}});
+    return message_text({{"directory", order.directory}, {"chosen", std::move(chosen)}});
 }
 
 SaveOrder parse_order(const std::string& text) {
@@ -84,11 +86,11 @@ SaveOrder parse_order(const std::string& text) {
 
 std::string receipt_text(const SaveReceipt& receipt) {
     const ManifestFile& file = receipt.payload.file;
-    return dump({{"name", file.name},
-                 {"bytes", file.bytes},
-                 {"crcs", file.chunk_crcs},
-                 {"offsets", receipt.payload.offsets},
-                 {"hashes", receipt.hashes}});
+    return message_text({{"name", file.name},
+                         {"bytes", file.bytes},
+                         {"crcs", file.chunk_crcs},
+                         {"offsets", receipt.payload.offsets},
+                         {"hashes", receipt.hashes}});
 }
 
 SaveReceipt parse_receipt(const std::string& text) {
@@ -102,11 +104,11 @@ SaveReceipt parse_receipt(const std::string& text) {
 }
 
 std::string report_text(const SaveReport& report) {
-    return dump({{"directory", report.directory},
-                 {"bytes", report.bytes},
-                 {"hash", report.state_hash},
-                 {"removed", report.removed},
-                 {"warnings", report.warnings}});
+    return message_text({{"directory", report.directory},
+                         {"bytes", report.bytes},
+                         {"hash", report.state_hash},
+                         {"removed", report.removed},
+                         {"warnings", report.warnings}});
 }
 
 SaveReport parse_report(const std::string& text) {
@@ -126,7 +128,7 @@ std::string loaded_text(const std::vector<LoadedSlice>& slices) {
         list.push_back({slice.name, extents_of(slice.global), extents_of(slice.box.offset),
                         extents_of(slice.box.extent), slice.flat.begin, slice.flat.end, slice.hash});
     }
-    return dump(list);
+    return message_text(list);
 }
 
 std::vector<LoadedSlice> parse_loaded(const std::string& text) {
