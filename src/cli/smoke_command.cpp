@@ -73,6 +73,7 @@ Exit smoke(RankContext& context, const SmokeCommandOptions& options) {
     smoke_options.seed = options.seed;
     smoke_options.directory = context.world.control().broadcast(directory);
     StepLine line(choose_progress_style(), 10, 10.0);
+    smoke_options.stop = &context.stop;
     smoke_options.progress = [&line](const StepRecord& record) { line.show(record); };
 
     ParallelSpec parallel;

@@ -21,6 +21,8 @@ std::string number(double value) {
 
 std::string to_json(const StepRecord& record) {
     const PhaseSeconds& phases = record.phases;
+    const std::string peak = record.peak_flops_per_s > 0.0 ? number(record.peak_flops_per_s) : "null";
+    const std::string mfu = record.mfu() ? number(*record.mfu()) : "null";
     return fmt::format(
         R"({{"type":"step","v":1,"t":{:.3f},"attempt":{},"step":{},"total":{},"loss":{},"grad_norm":{},"clip":{},"lr":{},)"
         R"("applied":{},"skipped":{},"samples":{},"tokens":{},"step_s":{},"tokens_per_s":{},"model_flops_per_s":{},)"
@@ -29,10 +31,10 @@ std::string to_json(const StepRecord& record) {
         record.unix_s, record.attempt, record.step, record.total, number(record.loss),
         number(record.grad_norm), number(record.clip), number(record.lr), record.applied, record.skipped,
         record.samples, record.tokens, number(record.step_s), number(record.tokens_per_s),
-        number(record.model_flops_per_s), number(record.palm_flops_per_s), number(record.peak_flops_per_s),
-        number(record.mfu()), number(phases.data), number(phases.forward), number(phases.backward),
-        number(phases.communication), number(phases.optimizer), number(phases.checkpoint),
-        number(phases.evaluation), record.device_bytes, record.host_bytes);
+        number(record.model_flops_per_s), number(record.palm_flops_per_s), peak, mfu, number(phases.data),
+        number(phases.forward), number(phases.backward), number(phases.communication),
+        number(phases.optimizer), number(phases.checkpoint), number(phases.evaluation), record.device_bytes,
+        record.host_bytes);
 }
 
 std::string to_json(const EvaluationRecord& record) {

@@ -36,7 +36,7 @@ std::string terminal_step_line(const StepRecord& record, double eta_s, int width
     fields.push_back(fmt::format("lr {:.2e}", record.lr));
     fields.push_back(fmt::format("gnorm {:.3g}", record.grad_norm));
     fields.push_back(fmt::format("{} tok/s", format_count(record.tokens_per_s)));
-    if (record.peak_flops_per_s > 0.0) fields.push_back(fmt::format("MFU {:.1f}%", 100.0 * record.mfu()));
+    if (const auto mfu = record.mfu()) fields.push_back(fmt::format("MFU {:.1f}%", 100.0 * *mfu));
     fields.push_back(fmt::format("comm {:.1f}%", 100.0 * exposed_share(record)));
     fields.push_back(fmt::format("mem {}", format_bytes(record.device_bytes)));
     if (eta_s >= 0.0) fields.push_back(fmt::format("eta {}", format_duration(eta_s)));
@@ -53,13 +53,14 @@ std::string terminal_step_line(const StepRecord& record, double eta_s, int width
 }
 
 std::string plain_step_line(const StepRecord& record, double eta_s) {
+    const auto mfu = record.mfu();
     std::string line = fmt::format(
-        "{} step={} total={} loss={:.6f} lr={:.4e} gnorm={:.4f} clip={:.4f} tok_s={:.1f} mfu={:.4f} "
+        "{} step={} total={} loss={:.6f} lr={:.4e} gnorm={:.4f} clip={:.4f} tok_s={:.1f} mfu={} "
         "comm={:.4f} "
         "mem_bytes={} skipped={} applied={}",
         utc_timestamp(record.unix_s), record.step, record.total, record.loss, record.lr, record.grad_norm,
-        record.clip, record.tokens_per_s, record.mfu(), exposed_share(record), record.device_bytes,
-        record.skipped, record.applied ? 1 : 0);
+        record.clip, record.tokens_per_s, mfu ? fmt::format("{:.4f}", *mfu) : "n/a", exposed_share(record),
+        record.device_bytes, record.skipped, record.applied ? 1 : 0);
     if (eta_s >= 0.0) line += fmt::format(" eta_s={:.0f}", eta_s);
     return line;
 }

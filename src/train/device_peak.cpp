@@ -26,4 +26,10 @@ double measure_peak_flops(Device& device, MatmulOps& matmul, Stream& compute, DT
     return 2.0 * static_cast<double>(size) * static_cast<double>(size) * static_cast<double>(size) / best_s;
 }
 
+bool PeakRate::refuted_by(double flops_per_s) {
+    if (flops_per_s_ <= 0.0 || flops_per_s <= flops_per_s_) return false;
+    flops_per_s_ = 0.0;
+    return true;
+}
+
 }  // namespace trainctl

@@ -8,6 +8,7 @@
 #include <cmath>
 #include <numeric>
 
+#include "trainctl/base/error.h"
 #include "trainctl/base/text.h"
 #include "trainctl/rundir/run_identity.h"
 #include "trainctl/train/run_checkpoints.h"
@@ -118,6 +119,7 @@ class TracedRun {
     void run_to(std::int64_t step, Progress& progress, std::vector<StepTrace>& trace) {
         const JobSpec& job = training_.job();
         while (progress.step < step) {
+            leave_if_asked(progress.step);
             training_.runner().fetch(training_.train_data(), progress, [] { return false; });
             const StepResult result = training_.runner().step(training_.train_data(), progress);
             const std::int64_t tokens = job.training.global_batch_size * job.training.sequence_length;
@@ -141,6 +143,16 @@ class TracedRun {
     }
 
   private:
+    void leave_if_asked(std::int64_t step) {
+        if (options_.stop == nullptr) return;
+        std::array<std::int64_t, 1> asked{options_.stop->stop_requested() ? 1 : 0};
+        rank_.world.control().all_reduce(asked, Reduce::Max);
+        if (asked[0] == 0) return;
+        throw Error(Exit::Interrupted,
+                    fmt::format("stopped on request after {} steps: the smoke run gives no verdict", step),
+                    Where::here(), Scope::Shared);
+    }
+
     Rank& rank_;
     Training& training_;
     Clock& clock_;
@@ -226,6 +238,7 @@ SmokeReport run_smoke(Rank& rank, FileSystem& files, Clock& clock, Log& log, con
         Progress progress = checkpoints.resume({ResumeMode::Auto, -1}, RunState::Existing).progress;
         std::vector<StepTrace> again;
         SmokeOptions quiet;
+        quiet.stop = options.stop;
         TracedRun run(rank, training, clock, quiet);
         run.run_to(saved_step + compared_steps, progress, again);
         rank.communication->synchronize();

@@ -51,6 +51,15 @@ TEST_CASE("a non-finite loss is written, never left out") {
     CHECK(object["skipped"] == 1);
 }
 
+TEST_CASE("a peak that is not known makes a null, not a zero") {
+    StepRecord record = record_of(1, 1, 1.0);
+    record.model_flops_per_s = 40e9;
+    const auto object = nlohmann::json::parse(to_json(record));
+    CHECK(object["peak_flops_per_s"].is_null());
+    CHECK(object["mfu"].is_null());
+    CHECK(object["model_flops_per_s"] == 40e9);
+}
+
 TEST_CASE("readers keep the last attempt of a step and skip torn lines") {
     test::TemporaryDirectory directory;
     const auto files = make_posix_file_system();

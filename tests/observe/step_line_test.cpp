@@ -58,3 +58,11 @@ TEST_CASE("no estimate is shown before there is one") {
     CHECK_THAT(plain_step_line(example(), -1.0), !Contains("eta"));
     CHECK_THAT(plain_step_line(example(), 15120.0), Contains("eta_s=15120"));
 }
+
+TEST_CASE("a utilisation that is not known is not shown as zero") {
+    StepRecord record = example();
+    CHECK_THAT(plain_step_line(record, -1.0), Contains(" mfu=0.4120 "));
+    record.peak_flops_per_s = 0.0;
+    CHECK_THAT(plain_step_line(record, -1.0), Contains(" mfu=n/a "));
+    CHECK_THAT(terminal_step_line(record, -1.0, 300), !Contains("MFU"));
+}

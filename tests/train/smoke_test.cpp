@@ -98,3 +98,22 @@ TEST_CASE("learners with shifted labels or a block without gradients fail for ev
         CHECK_FALSE(report.passed());
     }
 }
+
+TEST_CASE("a smoke run that is asked to stop ends before the next step on all ranks, without a verdict") {
+    StopFlag stop;
+    std::int64_t last = 0;
+    SmokeOptions options;
+    options.stop = &stop;
+    options.progress = [&](const StepRecord& record) {
+        last = record.step;
+        if (record.step == 5) stop.request_stop();
+    };
+    try {
+        smoke(options, 2);
+        FAIL("went on");
+    } catch (const Error& error) {
+        CHECK(error.code() == Exit::Interrupted);
+        CHECK(std::string_view(error.what()).find("no verdict") != std::string_view::npos);
+    }
+    CHECK(last <= 6);  // the other rank may have looked before the request
+}

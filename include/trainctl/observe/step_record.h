@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 
 namespace trainctl {
 
@@ -39,9 +40,10 @@ struct StepRecord {
     std::uint64_t host_bytes = 0;  // resident set of this process
     double unix_s = 0.0;
 
-    // Model FLOPs utilisation: model_flops_per_s / peak_flops_per_s, 0 if the peak is unknown.
-    [[nodiscard]] double mfu() const {
-        return peak_flops_per_s > 0.0 ? model_flops_per_s / peak_flops_per_s : 0.0;
+    // Model FLOPs utilisation: model_flops_per_s / peak_flops_per_s; nullopt if the peak is unknown.
+    [[nodiscard]] std::optional<double> mfu() const {
+        if (peak_flops_per_s <= 0.0) return std::nullopt;
+        return model_flops_per_s / peak_flops_per_s;
     }
 };
 

@@ -10,4 +10,18 @@ namespace trainctl {
 // 0.1 s.
 double measure_peak_flops(Device& device, MatmulOps& matmul, Stream& compute, DType dtype, Clock& clock);
 
+// The peak as records carry it. A step that is faster shows that the machine was busy when the peak was
+// measured; a ratio to it would say nothing, so it is unknown (0) from then on.
+class PeakRate {
+  public:
+    explicit PeakRate(double measured_flops_per_s) : flops_per_s_(measured_flops_per_s) {}
+
+    // Whether `flops_per_s` shows for the first time that the peak was measured too low.
+    bool refuted_by(double flops_per_s);
+    [[nodiscard]] double flops_per_s() const { return flops_per_s_; }
+
+  private:
+    double flops_per_s_;
+};
+
 }  // namespace trainctl

@@ -9,6 +9,7 @@
 
 #include "trainctl/base/file_system.h"
 #include "trainctl/base/log.h"
+#include "trainctl/train/stop_flag.h"
 #include "trainctl/train/training.h"
 
 namespace trainctl {
@@ -18,6 +19,7 @@ struct SmokeOptions {
     std::string
         directory;  // for the checkpoint, shared by all ranks; empty: the checkpoint check is left out
     std::function<void(const StepRecord&)> progress;  // rank 0 only; may be empty
+    StopFlag* stop = nullptr;                         // asked before every step, on any rank; nullptr: never
     // Tests break the learner here, to prove that a broken one is noticed.
     std::function<std::unique_ptr<SampleStream>(const SampleStream&)> wrap_data;
     TrainingHooks hooks;
@@ -40,7 +42,7 @@ struct SmokeReport {
 // The job that the smoke run trains on `ranks` ranks.
 JobSpec smoke_job(std::uint64_t seed, int ranks);
 
-// Collective; every rank gets the same verdicts.
+// Collective; every rank gets the same verdicts. Exit::Interrupted on all ranks when options.stop was set.
 SmokeReport run_smoke(Rank& rank, FileSystem& files, Clock& clock, Log& log, const SmokeOptions& options);
 
 // A short verdict table, and the same as one JSON document.
