@@ -56,7 +56,6 @@ std::vector<KeyChange> compare_for_resume(const JobSpec& stored, const JobSpec& 
 
 void require_resumable(std::span<const KeyChange> changes, std::span<const std::string> allowed) {
     const Registry registry;
-    std::string text;
     for (const std::string& name : allowed) {
         const Key* key = registry.find(name);
         if (key == nullptr) {
@@ -80,14 +79,15 @@ void require_resumable(std::span<const KeyChange> changes, std::span<const std::
         unconfirmed += describe(change);
         options += " --allow-change " + change.key;
     }
+    std::string text;
     if (!refused.empty())
         text +=
-            "the stored run cannot be continued with these changes; undo them or start a new run (another "
-            "job.run_dir):\n" +
+            "the stored run cannot be continued with these changes, which are never allowed; undo them, or "
+            "start a new run (another job.run_dir):\n" +
             refused;
     if (!unconfirmed.empty())
-        text += fmt::format("these changes alter the rest of the run; confirm them with{}:\n{}", options,
-                            unconfirmed);
+        text += fmt::format("{}these changes alter the rest of the run; confirm them with{}:\n{}",
+                            refused.empty() ? "" : "once those are undone: ", options, unconfirmed);
     if (!text.empty()) {
         text.pop_back();
         fail(Exit::Usage, text);

@@ -66,6 +66,19 @@ TEST_CASE("Model, seed, batch and precision must not change", "[config][resume]"
     CHECK_THAT(refusal_text({"job.steps=200"}, {"job.stepps"}), Catch::Contains("did you mean job.steps?"));
 }
 
+TEST_CASE("What is never allowed is told apart from what needs to be confirmed", "[config][resume]") {
+    const std::string text = refusal_text({"job.seed=1", "job.steps=200"});
+    const std::size_t never = text.find("never allowed");
+    const std::size_t seed = text.find("job.seed: ");
+    const std::size_t confirm = text.find("confirm them with --allow-change job.steps:");
+    const std::size_t steps = text.find("job.steps: 100 -> 200");
+    REQUIRE(steps != std::string::npos);
+    CHECK(never < seed);
+    CHECK(seed < confirm);
+    CHECK(confirm < steps);
+    CHECK_THAT(refusal_text({"job.seed=1", "job.steps=200"}, {"job.steps"}), !Catch::Contains("confirm"));
+}
+
 TEST_CASE("Data that only moved may go on; its contents are compared elsewhere", "[config][resume]") {
     const auto moved = changes({"data.train=/other/disk/text"});
     REQUIRE(moved.size() == 1);
