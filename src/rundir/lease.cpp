@@ -1,5 +1,7 @@
 #include "trainctl/rundir/lease.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <utility>
 
@@ -11,18 +13,29 @@
 namespace trainctl {
 namespace {
 
+constexpr int any_attempt = 1 << 30;
+
 enum class Wait { OwnerGone, LookAgain };
 
-// Watches a directory whose owner is not known to be dead. Throws Exit::Fenced on a sign of life.
+bool known_dead(const OwnershipEvidence& evidence, ProcessTable& processes) {
+    return evidence.owner && processes.look(*evidence.owner) == Liveness::Dead;
+}
+
+// Watches a directory whose owner is not known to be dead. Throws Exit::Fenced on a sign of life,
+// Exit::Interrupted when asked to give up.
 Wait wait_for_silence(LeaseServices& services, const RunLayout& layout, const LeaseTiming& timing, int below,
                       const OwnershipEvidence& first) {
     const double start = services.clock.monotonic_s();
     while (services.clock.monotonic_s() - start < timing.silence_s) {
+        if (services.give_up && services.give_up()) {
+            fail(Exit::Interrupted,
+                 fmt::format("stopped on request while waiting for {}; nothing was started", layout.root()));
+        }
         services.clock.sleep_s(timing.poll_s);
         const OwnershipEvidence now = read_ownership(services.files, layout, below);
         if (now.free()) return Wait::LookAgain;
         if (now.lease != first.lease || now.highest_claim != first.highest_claim) fail_owned(layout, now);
-        if (now.owner && services.processes.look(*now.owner) == Liveness::Dead) return Wait::OwnerGone;
+        if (known_dead(now, services.processes)) return Wait::OwnerGone;
     }
     return Wait::OwnerGone;
 }
@@ -34,7 +47,7 @@ int wait_until_free(LeaseServices& services, const RunLayout& layout, const Leas
         const OwnershipEvidence evidence = read_ownership(services.files, layout, below);
         const int newest = std::max(evidence.highest_claim, evidence.record ? evidence.record->attempt : 0);
         if (evidence.free()) return newest;
-        const bool dead = evidence.owner && services.processes.look(*evidence.owner) == Liveness::Dead;
+        const bool dead = known_dead(evidence, services.processes);
         if (!dead && services.on_wait) services.on_wait(evidence.owner);
         if (dead || wait_for_silence(services, layout, timing, below, evidence) == Wait::OwnerGone) {
             return newest;
@@ -52,6 +65,11 @@ void adopt(LeaseServices& services, const RunLayout& layout, int attempt, const 
 }
 
 }  // namespace
+
+bool owner_may_live(FileSystem& files, ProcessTable& processes, const RunLayout& layout) {
+    const OwnershipEvidence evidence = read_ownership(files, layout, any_attempt);
+    return !evidence.free() && !known_dead(evidence, processes);
+}
 
 Lease::Lease(LeaseServices services, RunLayout layout, const LeaseTiming& timing, LeaseRecord record)
     : services_(std::move(services)),
@@ -71,7 +89,7 @@ std::unique_ptr<Lease> Lease::acquire(LeaseServices services, const RunLayout& l
     } else {
         // A claim that fails means that somebody started at the same time: judge again, now by their claim.
         do {
-            attempt = wait_until_free(services, layout, timing, 1 << 30) + 1;
+            attempt = wait_until_free(services, layout, timing, any_attempt) + 1;
         } while (!claim_attempt(services.files, layout, attempt, self));
     }
     LeaseRecord record{self, attempt, 1, utc_timestamp(services.clock.unix_s()), false};
@@ -84,7 +102,7 @@ void Lease::require_ours() {
     require_newest_attempt(services_.files, layout_, record_.attempt);
     const auto found = read_lease(services_.files, layout_);
     if (found && (found->attempt > record_.attempt || !(found->owner == record_.owner))) {
-        fail_owned(layout_, read_ownership(services_.files, layout_, 1 << 30));
+        fail_owned(layout_, read_ownership(services_.files, layout_, any_attempt));
     }
 }
 

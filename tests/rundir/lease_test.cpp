@@ -306,3 +306,35 @@ TEST_CASE("the lease works on a real file system") {
     lease->release();
     CHECK(Lease::acquire({*files, clock, *table}, layout, quick)->attempt() == 2);
 }
+
+TEST_CASE("a wait for a silent owner ends within a poll when it is asked to, and claims nothing") {
+    Site site;
+    FakeProcesses owner("a", 1);
+    Lease::acquire({site.files, site.clock, owner}, site.layout);
+    FakeProcesses second("b", 2);
+    const double start = site.clock.monotonic_s();
+    const auto give_up = [&] { return site.clock.monotonic_s() - start > 5.0; };
+    std::string text;
+    const LeaseServices services{site.files, site.clock, second, {}, give_up};
+    CHECK(code_of([&] { Lease::acquire(services, site.layout); }, &text) == Exit::Interrupted);
+    CHECK(text.find("nothing was started") != std::string::npos);
+    CHECK(site.clock.monotonic_s() - start < 7.0);
+    CHECK(highest_attempt(site.files, site.layout) == 1);
+    CHECK(read_lease(site.files, site.layout)->owner == owner.me);
+}
+
+TEST_CASE("whether an owner may live is known without a wait") {
+    Site site;
+    FakeProcesses owner("a", 1);
+    FakeProcesses neighbour("a", 2);
+    FakeProcesses stranger("b", 3);
+    CHECK_FALSE(owner_may_live(site.files, neighbour, site.layout));
+    const auto lease = Lease::acquire({site.files, site.clock, owner}, site.layout);
+    CHECK(owner_may_live(site.files, neighbour, site.layout));
+    CHECK(owner_may_live(site.files, stranger, site.layout));
+    neighbour.dead.insert(1);
+    CHECK_FALSE(owner_may_live(site.files, neighbour, site.layout));
+    CHECK(owner_may_live(site.files, stranger, site.layout));  // cannot tell from another host
+    lease->release();
+    CHECK_FALSE(owner_may_live(site.files, stranger, site.layout));
+}

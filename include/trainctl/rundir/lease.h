@@ -42,6 +42,10 @@ struct LeaseRecord {
 // nullopt: none there, or unreadable (then only its silence counts).
 std::optional<LeaseRecord> read_lease(FileSystem& files, const RunLayout& layout);
 
+// Whether a start would have to wait for a sign of life: somebody holds the directory and is not known to be
+// dead.
+bool owner_may_live(FileSystem& files, ProcessTable& processes, const RunLayout& layout);
+
 // What the lease works with; all must outlive it.
 struct LeaseServices {
     FileSystem& files;
@@ -49,6 +53,8 @@ struct LeaseServices {
     ProcessTable& processes;
     // Told the owner (nullopt: one that left no readable trace) before a wait for its silence.
     std::function<void(const std::optional<ProcessIdentity>& owner)> on_wait = {};
+    // Asked at every poll of such a wait: true ends it with Exit::Interrupted, nothing claimed.
+    std::function<bool()> give_up = {};
 };
 
 // Held by one process. Thread-safe: renew, release and the accessors may be called from any thread.
@@ -56,7 +62,8 @@ class Lease {
   public:
     // Creates the run directory if needed, claims the next attempt and writes LEASE. With `launcher_attempt`
     // the attempt was claimed by a launcher; it is adopted, once. Same boot and the owner is dead: taken at
-    // once. Otherwise waits at most timing.silence_s. Exit::Fenced names the owner (host, pid, since).
+    // once. Otherwise waits at most timing.silence_s. Exit::Fenced names the owner (host, pid, since);
+    // Exit::Interrupted: services.give_up said so.
     static std::unique_ptr<Lease> acquire(LeaseServices services, const RunLayout& layout,
                                           const LeaseTiming& timing = {},
                                           std::optional<int> launcher_attempt = {});
