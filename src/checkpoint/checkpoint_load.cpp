@@ -13,6 +13,7 @@
 #include "trainctl/checkpoint/checkpoint_store.h"
 #include "trainctl/checkpoint/slice_runs.h"
 #include "trainctl/checkpoint/state_hash.h"
+#include "trainctl/checkpoint/suspicion.h"
 
 namespace trainctl {
 namespace {
@@ -92,12 +93,13 @@ std::optional<std::uint64_t> check_hashes(const Manifest& manifest,
 // One rank's part: "+" and its hashes, or "-" and why the checkpoint is bad. Throws if no older one could be
 // better.
 std::string load_part(FileSystem& files, const std::string& root, const Manifest& manifest,
-                      std::span<const NamedSlice> wanted) {
+                      std::span<const NamedSlice> wanted, const RankLink& link) {
     require_available(manifest, wanted);
     try {
         read_slices(files, join_path(root, manifest.directory), manifest, wanted);
     } catch (const Error& error) {
-        return std::string("-") + error.what();
+        const std::string host = link.host().empty() ? "" : " " + link.host();
+        return fmt::format("-[rank {}{}] {}", link.rank(), host, error.what());
     }
     std::vector<LoadedSlice> loaded;
     for (const NamedSlice& slice : wanted) {
@@ -109,8 +111,8 @@ std::string load_part(FileSystem& files, const std::string& root, const Manifest
 
 // Empty if all ranks loaded; else the first problem.
 std::string first_problem(const std::vector<std::string>& answers) {
-    for (std::size_t rank = 0; rank < answers.size(); ++rank) {
-        if (answers[rank].front() == '-') return fmt::format("rank {}: {}", rank, answers[rank].substr(1));
+    for (const std::string& answer : answers) {
+        if (answer.front() == '-') return answer.substr(1);
     }
     return {};
 }
@@ -151,7 +153,7 @@ LoadReport CheckpointStore::load_candidates(
     while (order.front() == kind_candidate) {
         report.manifest = parse_manifest(std::string_view(order).substr(1), "MANIFEST sent by rank 0");
         const Manifest& manifest = report.manifest;
-        const auto work = [&] { return load_part(files_, settings_.root, manifest, load.wanted); };
+        const auto work = [&] { return load_part(files_, settings_.root, manifest, load.wanted, link); };
         const auto judge = [&](const std::vector<std::string>& answers) -> std::string {
             std::string problem = first_problem(answers);
             try {
@@ -160,13 +162,14 @@ LoadReport CheckpointStore::load_candidates(
                     ranks.reserve(answers.size());
                     for (const std::string& answer : answers) ranks.push_back(parse_loaded(answer.substr(1)));
                     const auto state = check_hashes(manifest, ranks);
+                    if (state) forget_damage(manifest.directory);
                     return kind_done + (state ? fmt::format("{:016x}", *state) : std::string());
                 }
             } catch (const Error& error) {
                 problem = error.what();
             }
             report.passed_over.push_back(fmt::format("{}: {}", manifest.directory, problem));
-            note(JournalEvent::Suspect, manifest.step, manifest.directory, problem);
+            remember_damage(manifest, problem, report);
             if (candidates.empty()) {
                 fail(Exit::BadInput,
                      fmt::format("no checkpoint can be loaded; not starting at step 0. Restore one from a "
@@ -185,6 +188,25 @@ LoadReport CheckpointStore::load_candidates(
     report.directory = report.manifest.directory;
     if (order.size() > 1) report.state_hash = std::stoull(order.substr(1), nullptr, 16);
     return report;
+}
+
+void CheckpointStore::remember_damage(const Manifest& manifest, const std::string& problem,
+                                      LoadReport& report) {
+    note(JournalEvent::Suspect, manifest.step, manifest.directory, problem);
+    try {
+        remember_suspicion(files_, join_path(settings_.root, manifest.directory), problem);
+    } catch (const Error& error) {
+        report.passed_over.push_back(
+            fmt::format("the damage of {} is not remembered: {}", manifest.directory, error.what()));
+    }
+}
+
+void CheckpointStore::forget_damage(const std::string& directory) {
+    try {
+        clear_suspicion(files_, join_path(settings_.root, directory));
+    } catch (
+        const Error&) {  // NOLINT(bugprone-empty-catch): a copy that is read-only may be loaded all the same
+    }
 }
 
 LoadReport CheckpointStore::resume(const ResumeRequest& request, RunState state, const LoadRequest& load,

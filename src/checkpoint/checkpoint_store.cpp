@@ -49,14 +49,11 @@ void CheckpointStore::apply_retention(SaveReport& report) {
     try {
         std::set<std::string> verified;
         std::set<std::string> healthy;
-        std::set<std::string> suspect;
         for (const JournalRecord& record : history_.records) {
             if (record.event == JournalEvent::Verify || record.event == JournalEvent::Resume) {
                 verified.insert(record.directory);
-                suspect.erase(record.directory);
             } else if (record.event == JournalEvent::Suspect) {
                 verified.erase(record.directory);
-                suspect.insert(record.directory);
             } else if (record.event == JournalEvent::Healthy) {
                 healthy.insert(record.directory);
             }
@@ -68,11 +65,10 @@ void CheckpointStore::apply_retention(SaveReport& report) {
         for (const CompleteCheckpoint& found : scan.complete) {
             const std::string& directory = found.manifest.directory;
             sees_newest = sees_newest || directory == report.directory;
-            // A damaged one is never removed, and does not take the place of one that can be loaded.
-            if (suspect.count(directory) != 0) continue;
             directories.push_back(directory);
             items.push_back({found.name, verified.count(directory) != 0,
-                             found.manifest.health == Health::Good || healthy.count(directory) != 0});
+                             found.manifest.health == Health::Good || healthy.count(directory) != 0,
+                             found.suspect.has_value()});
         }
         if (!sees_newest) {  // a stale or short listing is no ground to delete anything
             report.warnings.push_back(
@@ -87,25 +83,29 @@ void CheckpointStore::apply_retention(SaveReport& report) {
             report.removed.push_back(directory);
             note(JournalEvent::Delete, items[index].name.step, directory, "retention");
         }
-        sweep_leftovers(report);
+        sweep_leftovers();
     } catch (const Error& error) {
         report.warnings.push_back(fmt::format("old checkpoints were not all removed: {}", error.what()));
     }
 }
 
-void CheckpointStore::sweep_leftovers(SaveReport& report) {
+std::vector<std::string> CheckpointStore::sweep_leftovers() {
     // Only what this run's journal says it began: a shared directory holds other runs' saves in progress as
     // well.
     std::set<std::string> begun;
     for (const JournalRecord& record : history_.records) {
         if (record.event == JournalEvent::Begin) begun.insert(record.directory);
     }
+    std::vector<std::string> swept;
+    if (!files_.status(settings_.root)) return swept;
     for (const std::string& entry : files_.list(settings_.root)) {
-        if (begun.count(entry) == 0 || entry == report.directory) continue;
+        if (begun.count(entry) == 0) continue;
         if (files_.status(join_path(join_path(settings_.root, entry), std::string(commit_file_name))))
             continue;
         remove_checkpoint(files_, settings_.root, entry);
+        swept.push_back(entry);
     }
+    return swept;
 }
 
 std::vector<int> ranks_without_directory(FileSystem& files, const std::string& root, RankLink& link) {

@@ -2,15 +2,18 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <map>
 #include <nlohmann/json.hpp>
 #include <tuple>
 #include <utility>
 
+#include "checkpoint/find_root.h"
 #include "checkpoint/payload_reader.h"
 #include "trainctl/base/error.h"
 #include "trainctl/base/text.h"
-#include "trainctl/checkpoint/scan.h"
+#include "trainctl/checkpoint/resume.h"
+#include "trainctl/checkpoint/suspicion.h"
 #include "trainctl/rundir/safetensors.h"
 
 namespace trainctl {
@@ -22,27 +25,6 @@ std::string dump(const Json& value) {
     return value.dump(2, ' ', false, Json::error_handler_t::replace) + "\n";
 }
 
-bool is_checkpoint(FileSystem& files, const std::string& path) {
-    return files.status(join_path(path, std::string(commit_file_name))).has_value() ||
-           files.status(join_path(path, std::string(manifest_file_name))).has_value();
-}
-
-// A run directory stands for its checkpoints/.
-std::string root_of(FileSystem& files, const std::string& path) {
-    const auto status = files.status(path);
-    if (!status || !status->directory) {
-        fail(Exit::BadInput, fmt::format("{}: expected a run directory or a checkpoint directory, found {}",
-                                         path, status ? "a file" : "nothing"));
-    }
-    const std::string inner = join_path(path, "checkpoints");
-    return files.status(inner) ? inner : path;
-}
-
-std::string without_trailing_slash(std::string path) {
-    while (path.size() > 1 && path.back() == '/') path.pop_back();
-    return path;
-}
-
 struct Found {
     std::string path;
     CommittedManifest committed;
@@ -52,12 +34,15 @@ struct Found {
 Found find_checkpoint(FileSystem& files, const std::string& given) {
     const std::string path = without_trailing_slash(given);
     if (is_checkpoint(files, path)) return {path, read_committed(files, path), {}};
-    const std::string root = root_of(files, path);
+    const std::string root = find_checkpoint_root(files, path);
     CheckpointScan scan = scan_checkpoints(files, root, "");
     if (scan.complete.empty()) {
-        std::string why;
-        for (const RejectedCheckpoint& rejected : scan.rejected) why += "\n  " + rejected.text;
-        fail(Exit::BadInput, fmt::format("no complete checkpoint in {}{}", root, why));
+        if (scan.rejected.empty())
+            fail(Exit::BadInput, fmt::format("{}; {}.", no_checkpoints_text(root), expected_checkpoint_path));
+        fail(Exit::BadInput,
+             fmt::format("no complete checkpoint in {}. Restore one from a copy, or start a new run in "
+                         "another job.run_dir:{}",
+                         root, describe_rejected(scan.rejected)));
     }
     CompleteCheckpoint& newest = scan.complete.front();
     std::vector<std::string> newer_damaged;
@@ -68,18 +53,6 @@ Found find_checkpoint(FileSystem& files, const std::string& given) {
     }
     return {
         newest.path, {std::move(newest.manifest), std::move(newest.manifest_text)}, std::move(newer_damaged)};
-}
-
-std::string_view reason_name(RejectReason reason) {
-    switch (reason) {
-        case RejectReason::Uncommitted:
-            return "incomplete";
-        case RejectReason::Foreign:
-            return "foreign";
-        case RejectReason::Damaged:
-            return "damaged";
-    }
-    return "";
 }
 
 std::int64_t elements_of(const ManifestTensor& tensor) {
@@ -122,51 +95,22 @@ std::vector<std::string> verify_file(FileSystem& files, const std::string& path,
     return problems;
 }
 
-}  // namespace
-
-CommandResult checkpoint_list(FileSystem& files, const std::string& path, OutputFormat form) {
-    const std::string root = root_of(files, without_trailing_slash(path));
-    const CheckpointScan scan = scan_checkpoints(files, root, "");
-    if (form == OutputFormat::Json) {
-        Json list = Json::array();
-        for (const CompleteCheckpoint& found : scan.complete) {
-            const Manifest& manifest = found.manifest;
-            list.push_back({{"directory", manifest.directory},
-                            {"step", manifest.step},
-                            {"attempt", manifest.attempt},
-                            {"status", "complete"},
-                            {"bytes", manifest.total_bytes()},
-                            {"files", manifest.files.size()},
-                            {"health", health_name(manifest.health)},
-                            {"state_hash", fmt::format("{:016x}", manifest.state_hash)},
-                            {"created", manifest.created},
-                            {"run_id", manifest.run_id}});
+// Marks the checkpoint suspect, or takes the mark away. Returns what is to be said if that cannot be written.
+std::string settle_mark(FileSystem& files, const std::string& path,
+                        const std::vector<std::string>& problems) {
+    try {
+        if (problems.empty()) {
+            clear_suspicion(files, path);
+        } else {
+            remember_suspicion(files, path, fmt::format("ckpt verify: {}", fmt::join(problems, "; ")));
         }
-        for (const RejectedCheckpoint& found : scan.rejected) {
-            list.push_back({{"directory", checkpoint_directory_name(found.name)},
-                            {"step", found.name.step},
-                            {"attempt", found.name.attempt},
-                            {"status", reason_name(found.reason)},
-                            {"reason", found.text}});
-        }
-        return {Exit::Ok, dump({{"root", root}, {"checkpoints", std::move(list)}}), ""};
+        return {};
+    } catch (const Error& error) {
+        return fmt::format("warning: what was found is not remembered: {}\n", error.what());
     }
-    if (scan.complete.empty() && scan.rejected.empty())
-        return {Exit::Ok, fmt::format("no checkpoints in {}\n", root), ""};
-    std::string text = fmt::format("{:>12}  {:>7}  {:<10}  {:>10}  {:<9}  {:<16}  {}\n", "step", "attempt",
-                                   "status", "size", "health", "state hash", "directory");
-    for (const CompleteCheckpoint& found : scan.complete) {
-        const Manifest& manifest = found.manifest;
-        text += fmt::format("{:>12}  {:>7}  {:<10}  {:>10}  {:<9}  {:016x}  {}\n", manifest.step,
-                            manifest.attempt, "complete", format_bytes(manifest.total_bytes()),
-                            health_name(manifest.health), manifest.state_hash, manifest.directory);
-    }
-    for (const RejectedCheckpoint& found : scan.rejected) {
-        text += fmt::format("{:>12}  {:>7}  {:<10}  {}\n", found.name.step, found.name.attempt,
-                            reason_name(found.reason), found.text);
-    }
-    return {Exit::Ok, text, ""};
 }
+
+}  // namespace
 
 CommandResult checkpoint_inspect(FileSystem& files, const std::string& path, OutputFormat form) {
     const Found found = find_checkpoint(files, path);
@@ -210,6 +154,7 @@ CommandResult checkpoint_verify(FileSystem& files, const std::string& path, Outp
         for (std::string& problem : verify_file(files, found.path, manifest, index))
             problems.push_back(std::move(problem));
     }
+    const std::string mark_problem = settle_mark(files, found.path, problems);
     const bool ok = problems.empty() && found.newer_damaged.empty();
     const Exit code = ok ? Exit::Ok : Exit::BadInput;
     if (form == OutputFormat::Json) {
@@ -219,19 +164,22 @@ CommandResult checkpoint_verify(FileSystem& files, const std::string& path, Outp
                       {"ok", ok},
                       {"files", manifest.files.size()},
                       {"bytes", manifest.total_bytes()},
+                      {"suspect", read_suspicion(files, found.path).has_value()},
                       {"problems", problems},
                       {"newer_damaged", found.newer_damaged}}),
-                ""};
+                mark_problem};
     }
     std::string text;
     for (const std::string& damaged : found.newer_damaged) text += "newer and damaged: " + damaged + "\n";
     for (const std::string& problem : problems) text += problem + "\n";
-    text += problems.empty()
-                ? fmt::format("{}: step {} is good: {} in {} files read, every checksum right\n", found.path,
-                              manifest.step, format_bytes(manifest.total_bytes()), manifest.files.size())
-                : fmt::format("{}: step {} is damaged: {} problems\n", found.path, manifest.step,
-                              problems.size());
-    return {code, text, ""};
+    text +=
+        problems.empty()
+            ? fmt::format("{}: step {} is good: {} in {} files read, every checksum right\n", found.path,
+                          manifest.step, format_bytes(manifest.total_bytes()), manifest.files.size())
+            : fmt::format(
+                  "{}: step {} is damaged: {} problems{}\n", found.path, manifest.step, problems.size(),
+                  mark_problem.empty() ? "; marked suspect: retention keeps it and does not count it" : "");
+    return {code, text, mark_problem};
 }
 
 }  // namespace trainctl

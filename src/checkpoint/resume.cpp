@@ -15,29 +15,30 @@ bool any_damaged(const CheckpointScan& scan) {
                        [](const RejectedCheckpoint& found) { return found.reason == RejectReason::Damaged; });
 }
 
-std::string available_steps(const CheckpointScan& scan) {
-    std::string steps;
-    for (const CompleteCheckpoint& checkpoint : scan.complete) {
-        steps += fmt::format("{}{}", steps.empty() ? "" : ", ", checkpoint.name.step);
-    }
-    return steps.empty() ? "none" : steps;
-}
-
 ResumeDecision resume_step(std::int64_t step, const CheckpointScan& scan) {
     ResumeDecision decision;
     for (std::size_t index = 0; index < scan.complete.size(); ++index) {
         if (scan.complete[index].name.step == step) decision.candidates.push_back(index);
     }
     if (decision.candidates.empty()) {
-        fail(Exit::BadInput,
-             fmt::format("--resume {}: no complete checkpoint of that step; complete ones: {}{}", step,
-                         available_steps(scan), describe_rejected(scan.rejected)));
+        fail(Exit::BadInput, fmt::format("--resume {}: no complete checkpoint of that step. Ask for one of "
+                                         "these steps, or for --resume auto; complete: {}{}",
+                                         step, available_steps(scan), describe_rejected(scan.rejected)));
     }
     decision.text = fmt::format("resuming from step {} as asked", step);
     return decision;
 }
 
 }  // namespace
+
+std::string available_steps(const CheckpointScan& scan) {
+    std::string steps;
+    for (const CompleteCheckpoint& checkpoint : scan.complete) {
+        steps += fmt::format("{}{}{}", steps.empty() ? "" : ", ", checkpoint.name.step,
+                             checkpoint.suspect ? " (suspect)" : "");
+    }
+    return steps.empty() ? "none" : steps;
+}
 
 ResumeRequest parse_resume(std::string_view text) {
     if (text == "never") return {ResumeMode::Never, -1};
@@ -93,6 +94,12 @@ ResumeDecision decide_resume(const ResumeRequest& request, RunState state, const
     if (foreign > 0)
         decision.text += fmt::format(" ({} checkpoints of other runs are there and were ignored)", foreign);
     return decision;
+}
+
+void check_resume(const ResumeRequest& request, const CheckpointScan& scan, const Journal& journal,
+                  const std::function<void(const Manifest&)>& accept) {
+    const ResumeDecision decision = decide_resume(request, RunState::Existing, scan, journal);
+    if (!decision.candidates.empty()) accept(scan.complete[decision.candidates.front()].manifest);
 }
 
 }  // namespace trainctl

@@ -1,15 +1,17 @@
 #include "trainctl/checkpoint/retention.h"
 
 #include <algorithm>
-#include <numeric>
 #include <tuple>
 
 namespace trainctl {
 
 std::vector<std::size_t> plan_retention(const std::vector<RetentionItem>& items,
                                         const RetentionPolicy& policy) {
-    std::vector<std::size_t> order(items.size());
-    std::iota(order.begin(), order.end(), std::size_t{0});
+    // What damage was found in is never removed, and does not take the place of one that can be loaded.
+    std::vector<std::size_t> order;
+    for (std::size_t index = 0; index < items.size(); ++index) {
+        if (!items[index].suspect) order.push_back(index);
+    }
     std::sort(order.begin(), order.end(), [&](std::size_t a, std::size_t b) {  // newest first, as numbers
         return std::tie(items[a].name.step, items[a].name.attempt, items[a].name.nonce) >
                std::tie(items[b].name.step, items[b].name.attempt, items[b].name.nonce);

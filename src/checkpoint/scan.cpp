@@ -6,6 +6,7 @@
 #include <tuple>
 
 #include "trainctl/base/error.h"
+#include "trainctl/checkpoint/suspicion.h"
 
 namespace trainctl {
 namespace {
@@ -58,7 +59,8 @@ CheckpointScan scan_checkpoints(FileSystem& files, const std::string& root, cons
                 fail(Exit::BadInput, fmt::format("{}: MANIFEST is of step {}, attempt {}", path,
                                                  manifest.step, manifest.attempt));
             }
-            scan.complete.push_back({*name, path, std::move(committed.manifest), std::move(committed.text)});
+            scan.complete.push_back({*name, path, std::move(committed.manifest), std::move(committed.text),
+                                     read_suspicion(files, path)});
         } catch (const Error& error) {
             scan.rejected.push_back({*name, path, reason, error.what()});
         }

@@ -7,6 +7,7 @@
 
 #include "trainctl/base/error.h"
 #include "trainctl/base/text.h"
+#include "trainctl/checkpoint/scan.h"
 #include "trainctl/rundir/durable_file.h"
 #include "trainctl/rundir/run_identity.h"
 
@@ -38,25 +39,42 @@ std::uint64_t predicted_bytes(std::int64_t parameters, std::int64_t ranks) {
            static_cast<std::uint64_t>(ranks) * header_estimate_bytes;
 }
 
-std::optional<std::string> space_for_first_checkpoint(FileSystem& files, const std::string& directory,
-                                                      const SpaceNeed& need) {
+std::int64_t SpaceNeed::still_to_come() const {
+    return std::max<std::int64_t>(1, std::max<std::int64_t>(1, keep_latest) + 1 - present);
+}
+
+std::int64_t replaceable_checkpoints(FileSystem& files, const std::string& root, const std::string& run_id,
+                                     const RetentionPolicy& policy) {
+    const CheckpointScan scan = scan_checkpoints(files, root, run_id);
+    return std::count_if(scan.complete.begin(), scan.complete.end(), [&](const CompleteCheckpoint& found) {
+        const bool milestone = policy.keep_every > 0 && found.name.step % policy.keep_every == 0;
+        return !milestone && !found.suspect;
+    });
+}
+
+std::optional<std::string> lack_of_space(FileSystem& files, const std::string& directory,
+                                         const SpaceNeed& need) {
     const SpaceStatus space = files.space(nearest_existing(files, directory));
-    const auto copies = static_cast<std::uint64_t>(std::max<std::int64_t>(1, need.copies));
+    const auto copies = static_cast<std::uint64_t>(need.still_to_come());
+    const std::string arithmetic = fmt::format(
+        "{} checkpoints: checkpoint.keep_latest {}, and 1 because a new one is complete before the "
+        "oldest goes; {} of them there already",
+        copies, need.keep_latest, need.present);
     const std::uint64_t bytes = need.bytes_per_checkpoint * copies;
     if (space.free_bytes < bytes + bytes / 20) {
         return fmt::format(
-            "checkpoints need {} in {} ({} of {} each, 5 % spare), {} are free; free space, lower "
+            "checkpoints need {} in {} ({} x {} and 5 % spare; {}), {} are free; free space, lower "
             "checkpoint.keep_latest, or choose another checkpoint.directory",
             format_bytes(bytes + bytes / 20), directory, copies, format_bytes(need.bytes_per_checkpoint),
-            format_bytes(space.free_bytes));
+            arithmetic, format_bytes(space.free_bytes));
     }
     const std::uint64_t inodes = (need.files_per_checkpoint + 3) * copies;
     // Some file systems have no fixed number of inodes and report 0.
     if (space.free_inodes != 0 && space.free_inodes < inodes) {
         return fmt::format(
-            "checkpoints need {} files in {}, {} inodes are free; remove files or choose another "
-            "checkpoint.directory",
-            inodes, directory, space.free_inodes);
+            "checkpoints need {} files in {} ({} x {}; {}), {} inodes are free; remove files, lower "
+            "checkpoint.keep_latest, or choose another checkpoint.directory",
+            inodes, directory, copies, need.files_per_checkpoint + 3, arithmetic, space.free_inodes);
     }
     return std::nullopt;
 }
@@ -74,7 +92,7 @@ void require_space(FileSystem& files, const std::string& directory, const SpaceN
         fail(Exit::Resource, fmt::format("checkpoints cannot be written: {}", error.what()));
     }
     files.remove_file(probe);
-    const auto problem = space_for_first_checkpoint(files, directory, need);
+    const auto problem = lack_of_space(files, directory, need);
     if (problem) fail(Exit::Resource, *problem);
 }
 

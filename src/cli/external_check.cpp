@@ -2,9 +2,8 @@
 
 #include <fmt/format.h>
 
+#include "cli/checkpoint_space.h"
 #include "trainctl/base/error.h"
-#include "trainctl/checkpoint/space.h"
-#include "trainctl/config/model_math.h"
 #include "trainctl/data/preflight.h"
 #include "trainctl/rundir/layout.h"
 
@@ -63,11 +62,10 @@ std::vector<Problem> external_problems(FileSystem& files, const JobSpec& job,
                                        std::optional<std::int64_t> ranks) {
     std::vector<Problem> problems;
     check_data_here(files, job, ranks, problems);
-    SpaceNeed need;
-    need.bytes_per_checkpoint = predicted_bytes(parameter_count(job.model), ranks.value_or(1));
     const RunLayout layout(job.run_dir, job.checkpoint.directory);
     try {
-        if (const auto lack = space_for_first_checkpoint(files, layout.checkpoints(), need)) {
+        const SpaceNeed need = checkpoint_space(files, job, ranks.value_or(1));
+        if (const auto lack = lack_of_space(files, layout.checkpoints(), need)) {
             problems.push_back(
                 problem_of(Severity::Error, "disk_space", "checkpoint.directory", *lack, Exit::Resource));
         }

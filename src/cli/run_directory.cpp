@@ -14,44 +14,69 @@ std::string spec_hash(const JobSpec& job) {
     return sha256_hex(std::as_bytes(std::span(text)));
 }
 
-void refuse_existing(FileSystem& files, const RunLayout& layout, ResumeMode resume) {
-    if (resume != ResumeMode::Never) return;
-    // Somebody may be running in it: then the lease says so, with its owner's name.
-    const auto lease = read_lease(files, layout);
-    if (lease && !lease->released) return;
+[[noreturn]] void refuse_existing(const RunLayout& layout) {
     fail(Exit::Usage, fmt::format("{} already holds a run, and --resume is \"never\". To continue it: "
                                   "--resume auto (or --resume STEP). To "
                                   "start another: choose another job.run_dir.",
                                   layout.root()));
 }
 
+// Names that the start of a run creates only after run.json: without it they are somebody else's, or of a run
+// whose run.json was lost. An empty checkpoints/ may be a place prepared on another disk.
+std::vector<std::string> taken_names(FileSystem& files, const RunLayout& layout) {
+    std::vector<std::string> taken;
+    for (const std::string& path : {layout.checkpoints(), layout.journal(), parent_path(layout.record(1)),
+                                    join_path(layout.root(), "metrics.jsonl")}) {
+        const auto status = files.status(path);
+        if (!status) continue;
+        const bool empty = status->directory && files.list(path).empty();
+        // In another place checkpoints of many runs may lie side by side.
+        const bool inside = parent_path(path) == layout.root();
+        if (inside && !empty) taken.push_back(path);
+    }
+    return taken;
+}
+
 }  // namespace
 
-RunDirectory::RunDirectory(Invocation& invocation, Log& log, const JobSpec& job, ResumeMode resume)
+void require_startable(FileSystem& files, const RunLayout& layout, ResumeMode resume) {
+    if (read_run_identity(files, layout)) {
+        if (resume == ResumeMode::Never) refuse_existing(layout);
+        return;
+    }
+    if (resume == ResumeMode::Step) {
+        fail(Exit::BadInput,
+             fmt::format("--resume STEP: there is no run in {}. Check job.run_dir, or start a "
+                         "new run without --resume.",
+                         layout.root()));
+    }
+    const std::vector<std::string> taken = taken_names(files, layout);
+    if (taken.empty()) return;
+    fail(Exit::Usage,
+         fmt::format(
+             "{} is not a run of trainctl (no run.json), but holds names that a run would write to: {}. "
+             "Choose another job.run_dir, or move them away; other files may stay.",
+             layout.root(), fmt::join(taken, ", ")));
+}
+
+RunDirectory::RunDirectory(Invocation& invocation, Log& log, const JobSpec& job, ResumeMode resume,
+                           const std::function<bool()>& asked_to_stop)
     : invocation_(invocation),
       layout_(job.run_dir, job.checkpoint.directory),
       processes_(make_linux_process_table(invocation.files)) {
     FileSystem& files = invocation.files;
-    if (read_run_identity(files, layout_)) {
-        refuse_existing(files, layout_, resume);
-    } else if (resume == ResumeMode::Step) {
-        fail(Exit::BadInput,
-             fmt::format("--resume STEP: there is no run in {}. Check job.run_dir, or start a "
-                         "new run without --resume.",
-                         layout_.root()));
-    }
     const auto on_wait = [&](const std::optional<ProcessIdentity>& owner) {
         const std::string who = owner ? fmt::format("process {} on {}", owner->pid, owner->host)
                                       : std::string("a process that left no trace");
         log.info(fmt::format("{} is held by {}: waiting up to {:.0f} s for a sign of life from it",
                              layout_.root(), who, LeaseTiming{}.silence_s));
     };
-    lease_ = Lease::acquire({files, invocation.clock, *processes_, on_wait}, layout_);
+    lease_ = Lease::acquire({files, invocation.clock, *processes_, on_wait, asked_to_stop}, layout_);
     const auto existing = read_run_identity(files, layout_);
     state_ = existing ? RunState::Existing : RunState::New;
     if (existing && resume == ResumeMode::Never) {
         lease_->release();
-        refuse_existing(files, layout_, resume);
+        refuse_existing(layout_);
     }
     identity_ = existing ? *existing : create_run(files, invocation.clock, layout_, spec_hash(job));
     history_ = read_journal(files, layout_);

@@ -1,6 +1,7 @@
 // Rank 0's hold on the run directory for the length of one attempt.
 #pragma once
 
+#include <functional>
 #include <memory>
 #include <string>
 
@@ -13,12 +14,18 @@
 
 namespace trainctl {
 
+// What speaks against a start there before anything is claimed; reads only. Exit::Usage: a run exists and
+// `resume` is Never, or the directory holds files under names of ours that no run of ours wrote.
+// Exit::BadInput: a step is asked for and there is no run.
+void require_startable(FileSystem& files, const RunLayout& layout, ResumeMode resume);
+
 // Exists at rank 0 only. Holds the lease until destroyed.
 class RunDirectory {
   public:
     // Exit::Fenced naming the owner if somebody runs in it; Exit::Usage if the run exists and `resume` is
-    // Never.
-    RunDirectory(Invocation& invocation, Log& log, const JobSpec& job, ResumeMode resume);
+    // Never; Exit::Interrupted if `asked_to_stop` says so during the wait for a silent owner.
+    RunDirectory(Invocation& invocation, Log& log, const JobSpec& job, ResumeMode resume,
+                 const std::function<bool()>& asked_to_stop);
     ~RunDirectory();
     RunDirectory(const RunDirectory&) = delete;
     RunDirectory& operator=(const RunDirectory&) = delete;

@@ -1,3 +1,5 @@
+#include <fmt/format.h>
+
 #include <CLI/CLI.hpp>
 #include <memory>
 
@@ -5,8 +7,28 @@
 #include "cli/rank_errors.h"
 #include "cli/rank_main.h"
 #include "cli/train_run.h"
+#include "trainctl/base/error.h"
+#include "trainctl/checkpoint/scan.h"
+#include "trainctl/rundir/run_identity.h"
 
 namespace trainctl {
+namespace {
+
+// What --resume says; where it says nothing sensible, what could have been said.
+ResumeRequest resume_of(FileSystem& files, const JobSpec& job, const std::string& text) {
+    try {
+        return parse_resume(text);
+    } catch (const Error& error) {
+        const RunLayout layout(job.run_dir, job.checkpoint.directory);
+        const auto identity = read_run_identity(files, layout);
+        if (!identity) throw;
+        const CheckpointScan scan = scan_checkpoints(files, layout.checkpoints(), identity->run_id);
+        fail(error.code(), fmt::format("{}; complete checkpoints of {}: {}", error.what(), job.run_dir,
+                                       available_steps(scan)));
+    }
+}
+
+}  // namespace
 
 void add_train_command(CLI::App& app, Invocation& invocation) {
     struct Options {
@@ -31,8 +53,8 @@ void add_train_command(CLI::App& app, Invocation& invocation) {
     add_json_flag(*command, invocation);
     command->callback([&invocation, options] {
         invocation.action = [&invocation, options] {
-            options->train.resume = parse_resume(options->resume);
             const JobSpec job = load_job_or_fail(invocation.files, options->job, environment_ranks());
+            options->train.resume = resume_of(invocation.files, job, options->resume);
             RankSettings settings;
             settings.device = job.device;
             settings.ports = parse_port_range(job.launch.port_range);

@@ -3,16 +3,15 @@
 #include <dnnl_version.h>
 #include <fmt/format.h>
 
-#include "cli/run_directory.h"
+#include "cli/checkpoint_space.h"
+#include "cli/run_start.h"
+#include "cli/start_wait.h"
 #include "cli/train_banner.h"
 #include "cli/train_observer.h"
 #include "trainctl/base/build_info.h"
 #include "trainctl/base/text.h"
 #include "trainctl/checkpoint/agree.h"
-#include "trainctl/checkpoint/space.h"
-#include "trainctl/config/load.h"
 #include "trainctl/config/model_math.h"
-#include "trainctl/config/resume.h"
 #include "trainctl/config/write.h"
 #include "trainctl/data/corpus.h"
 #include "trainctl/data/fingerprint.h"
@@ -24,39 +23,15 @@
 namespace trainctl {
 namespace {
 
-// What rank 0 tells the others about the run directory.
-struct SharedRun {
-    std::string run_id;
-    int attempt = 0;
-    RunState state = RunState::New;
-};
+constexpr std::string_view nothing_started = "stopped on request before the first step; nothing was started";
+constexpr std::string_view nothing_trained =
+    "stopped on request before the first step; nothing was trained. --resume auto goes on";
 
 // Rank 0 does `work`, every rank gets its answer; an error of rank 0 is everybody's.
 std::string at_rank_0(RankLink& link, const std::function<std::string()>& work) {
     return agree(
         link, [&] { return link.rank() == 0 ? work() : std::string(); },
         [](const std::vector<std::string>& answers) { return answers.front(); });
-}
-
-SharedRun open_run(RankContext& context, RankLink& link, const JobSpec& job, ResumeMode resume,
-                   const SpaceNeed& space, std::unique_ptr<RunDirectory>& directory) {
-    const std::string answer = at_rank_0(link, [&] {
-        const RunLayout layout(job.run_dir, job.checkpoint.directory);
-        FileSystem& files = context.invocation.files;
-        // Nothing is created for a run that could never save.
-        if (!read_run_identity(files, layout)) {
-            if (const auto lack = space_for_first_checkpoint(files, layout.checkpoints(), space))
-                fail(Exit::Resource, *lack);
-        }
-        directory = std::make_unique<RunDirectory>(context.invocation, context.log, job, resume);
-        return fmt::format("{} {} {}", directory->attempt(),
-                           directory->state() == RunState::New ? "new" : "existing",
-                           directory->identity().run_id);
-    });
-    const std::size_t first = answer.find(' ');
-    const std::size_t second = answer.find(' ', first + 1);
-    return {answer.substr(second + 1), std::stoi(answer.substr(0, first)),
-            answer.substr(first + 1, second - first - 1) == "new" ? RunState::New : RunState::Existing};
 }
 
 void write_record(RankContext& context, const RunDirectory& directory, const JobSpec& job,
@@ -79,20 +54,6 @@ void write_record(RankContext& context, const RunDirectory& directory, const Job
     record.set_data_fingerprint(to_json(data));
 }
 
-// The job stored with the checkpoint against the one that wants to go on: what may not change is refused by
-// name.
-void require_same_run(const Manifest& stored, const JobSpec& job, const std::string& data_id,
-                      const std::vector<std::string>& allowed) {
-    const LoadedJob before = load_job_text(stored.spec, stored.directory + "/MANIFEST");
-    require_resumable(compare_for_resume(job_or_fail(before), job), allowed);
-    if (stored.data_fingerprint != data_id) {
-        fail(Exit::BadInput, fmt::format("the training data differ from those of checkpoint {}: fingerprint "
-                                         "{} stored, {} found. Bring back the "
-                                         "same files, or start another run on the new ones.",
-                                         stored.directory, stored.data_fingerprint, data_id));
-    }
-}
-
 void warn_unshared_directory(RankContext& context, RankLink& link, const std::string& root) {
     const std::vector<int> blind = ranks_without_directory(context.invocation.files, root, link);
     if (!blind.empty()) {
@@ -104,13 +65,36 @@ void warn_unshared_directory(RankContext& context, RankLink& link, const std::st
     }
 }
 
+// Rank 0, under the lease.
+void prepare_checkpoints(RankContext& context, CheckpointStore& store, const JobSpec& job) {
+    for (const std::string& swept : store.sweep_leftovers())
+        context.log.info(fmt::format("checkpoint {} was never completed and is removed", swept));
+    require_space(context.invocation.files, RunLayout(job.run_dir, job.checkpoint.directory).checkpoints(),
+                  checkpoint_space(context.invocation.files, job, context.world.size()));
+}
+
+// How a run that was asked to stop ends; `begun` is where this attempt started.
+std::string farewell(const Progress& now, const Progress& begun, const JobSpec& job) {
+    if (now.step == 0)
+        return "stopped before the first step, so there was nothing to save; --resume auto starts it";
+    return fmt::format(
+        "stopped at step {} of {}{}; continue with --resume auto", now.step, job.steps,
+        now.step == begun.step ? " before another step, so there was nothing to save" : " after saving");
+}
+
+Exit stop_early(RankContext& context, std::string_view text) {
+    if (context.world.rank() == 0) context.log.info(text);
+    return Exit::Interrupted;
+}
+
 }  // namespace
 
 Exit train_run(RankContext& context, const JobSpec& job, const TrainOptions& options) {
     Invocation& invocation = context.invocation;
     FileSystem& files = invocation.files;
     const bool first_rank = context.world.rank() == 0;
-    RankLink& link = context.world.control();
+    HostChannel& control = context.world.control();
+    RankLink& link = control;
     Rank rank(context.device, context.world, mesh_shape(job.parallel, context.world.size()));
 
     // Data first: they are the most likely mistake, and nothing is created for a job that cannot run.
@@ -132,16 +116,28 @@ Exit train_run(RankContext& context, const JobSpec& job, const TrainOptions& opt
         return data_print.id;
     });
 
+    if (asked_to_stop(control, context.stop)) return stop_early(context, nothing_started);
     std::unique_ptr<RunDirectory> directory;
-    SpaceNeed space;
-    space.bytes_per_checkpoint = predicted_bytes(parameter_count(job.model), context.world.size());
-    space.files_per_checkpoint = static_cast<std::uint64_t>(context.world.size()) + 2;
-    const SharedRun run = open_run(context, link, job, options.resume.mode, space, directory);
+    SharedRun run;
+    try {
+        run = open_run(context, job, options, data_id, directory);
+    } catch (const Error& error) {
+        if (error.code() == Exit::Interrupted) return stop_early(context, error.what());
+        throw;
+    }
     const RunLayout layout(job.run_dir, job.checkpoint.directory);
+    StoreSettings settings;
+    settings.root = layout.checkpoints();
+    settings.run_id = run.run_id;
+    settings.attempt = run.attempt;
+    settings.retention = {job.checkpoint.keep_latest, job.checkpoint.keep_every};
+    if (first_rank) settings.fence = [&directory] { directory->check(); };
+    CheckpointStore store(files, invocation.clock, settings, first_rank ? &directory->journal() : nullptr,
+                          first_rank ? directory->history() : Journal{});
     const std::vector<std::string> hosts = link.gather(context.world.host());
     at_rank_0(link, [&] {
         write_record(context, *directory, job, hosts, data_print);
-        require_space(files, layout.checkpoints(), space);
+        prepare_checkpoints(context, store, job);
         return std::string();
     });
     warn_unshared_directory(context, link, layout.checkpoints());
@@ -159,58 +155,48 @@ Exit train_run(RankContext& context, const JobSpec& job, const TrainOptions& opt
     const double peak = measure_peak_flops(context.device, rank.backend->ops().matmul, *rank.compute,
                                            job.precision.compute, invocation.clock);
     if (first_rank) context.log.info(start_banner(job, rank, *training, data_text, peak));
+    if (asked_to_stop(control, context.stop)) return stop_early(context, nothing_trained);
+    PeakRate peak_of_all(peak * context.world.size());
 
-    StoreSettings settings;
-    settings.root = layout.checkpoints();
-    settings.run_id = run.run_id;
-    settings.attempt = run.attempt;
-    settings.retention = {job.checkpoint.keep_latest, job.checkpoint.keep_every};
-    if (first_rank) settings.fence = [&directory] { directory->check(); };
-    CheckpointStore store(files, invocation.clock, settings, first_rank ? &directory->journal() : nullptr,
-                          first_rank ? directory->history() : Journal{});
     RunCheckpoints checkpoints(store, rank, *training,
                                {to_toml(job), data_id, layout_counters(job, rank.mesh)}, context.log);
     const RunCheckpoints::Resumed resumed = checkpoints.resume(
         options.resume, run.state,
         [&](const Manifest& stored) { require_same_run(stored, job, data_id, options.allowed_changes); });
     if (resumed.report.outcome == LoadOutcome::StartFresh) training->state().initialise(job.seed);
-    if (resumed.progress.step > job.steps) {
-        fail(Exit::Usage,
-             fmt::format("the checkpoint is at step {}, but job.steps is {}: raise job.steps, or resume an "
-                         "earlier checkpoint with --resume STEP",
-                         resumed.progress.step, job.steps));
-    }
-
     const std::unique_ptr<StepObserver> observer =
         first_rank ? make_train_observer(files, join_path(layout.root(), "metrics.jsonl"), job, context.log)
                    : make_silent_observer();
     const double causal_flops = flops_per_token(job.model, job.training.sequence_length);
     const double palm_flops = palm_flops_per_token(job.model, job.training.sequence_length);
-    Trainer trainer({training->runner(), training->train_data(), training->validation_data(),
-                     context.world.control(), &checkpoints, *observer, invocation.clock, context.log,
-                     [&] {
-                         if (first_rank) directory->check();
-                     },
-                     [&](StepRecord& record) {
-                         record.model_flops_per_s = record.tokens_per_s * causal_flops;
-                         record.palm_flops_per_s = record.tokens_per_s * palm_flops;
-                         record.peak_flops_per_s = peak * context.world.size();
-                         record.device_bytes = context.device.memory_use().device_bytes;
-                         record.host_bytes = resident_bytes(files);
-                         if (first_rank && record.step == resumed.progress.step + 1) {
-                             context.log.info(memory_verdict(*training, record.device_bytes));
-                         }
-                     },
-                     run.attempt},
-                    job, resumed.progress);
+    Trainer trainer(
+        {training->runner(), training->train_data(), training->validation_data(), context.world.control(),
+         &checkpoints, *observer, invocation.clock, context.log,
+         [&] {
+             if (first_rank) directory->check();
+         },
+         [&](StepRecord& record) {
+             record.model_flops_per_s = record.tokens_per_s * causal_flops;
+             record.palm_flops_per_s = record.tokens_per_s * palm_flops;
+             if (peak_of_all.refuted_by(record.model_flops_per_s) && first_rank) {
+                 context.log.warn(fmt::format(
+                     "step {} is faster than the peak measured at the start, when the machine was "
+                     "busy: MFU is not given any more",
+                     record.step));
+             }
+             record.peak_flops_per_s = peak_of_all.flops_per_s();
+             record.device_bytes = context.device.memory_use().device_bytes;
+             record.host_bytes = resident_bytes(files);
+             if (first_rank && record.step == resumed.progress.step + 1) {
+                 context.log.info(memory_verdict(*training, record.device_bytes));
+             }
+         },
+         run.attempt},
+        job, resumed.progress);
     const Exit exit = trainer.run(context.stop);
     if (first_rank) {
-        context.log.info(
-            exit == Exit::Ok ? fmt::format("finished at step {}", trainer.progress().step)
-            : trainer.progress().step == 0
-                ? "stopped before the first step, so there was nothing to save; --resume auto starts it"
-                : fmt::format("stopped at step {} of {} after saving; continue with --resume auto",
-                              trainer.progress().step, job.steps));
+        context.log.info(exit == Exit::Ok ? fmt::format("finished at step {}", trainer.progress().step)
+                                          : farewell(trainer.progress(), resumed.progress, job));
     }
     return exit;
 }

@@ -191,7 +191,7 @@ TEST_CASE("damage seen by one rank only moves all ranks to the older checkpoint"
     CHECK(steps == std::vector<std::int64_t>{10, 10});
     CHECK(right[0]);
     CHECK(right[1]);
-    CHECK(mentions(why, "rank 1: "));
+    CHECK(mentions(why, "[rank 1] "));
 }
 
 TEST_CASE("when nothing loads, the error says why for every candidate and nothing starts at step 0") {

@@ -125,7 +125,10 @@ TEST_CASE("keep 1 keeps one; milestones, the newest verified and the newest heal
     CHECK(healthy.steps() == Steps{6, 5, 3});
 }
 
-TEST_CASE("plan_retention never takes the newest, the newest verified or the newest healthy, for any list") {
+TEST_CASE(
+    "plan_retention never takes the newest, the newest verified or the newest healthy good one, nor a "
+    "suspect "
+    "one, for any list") {
     std::mt19937_64 random(11);
     for (int round = 0; round < 500; ++round) {
         std::vector<RetentionItem> items(random() % 9);
@@ -133,7 +136,8 @@ TEST_CASE("plan_retention never takes the newest, the newest verified or the new
             item = {{static_cast<std::int64_t>(random() % 1000), 1 + static_cast<int>(random() % 3),
                      static_cast<std::uint32_t>(random())},
                     random() % 3 == 0,
-                    random() % 3 == 0};
+                    random() % 3 == 0,
+                    random() % 4 == 0};
         }
         const RetentionPolicy policy{static_cast<std::int64_t>(random() % 4),
                                      static_cast<std::int64_t>(random() % 3) * 10};
@@ -143,7 +147,7 @@ TEST_CASE("plan_retention never takes the newest, the newest verified or the new
             [&](const std::function<bool(const RetentionItem&)>& which) -> const RetentionItem* {
             const RetentionItem* best = nullptr;
             for (const RetentionItem& item : items) {
-                if (!which(item)) continue;
+                if (item.suspect || !which(item)) continue;
                 if (best == nullptr || std::tuple(item.name.step, item.name.attempt, item.name.nonce) >
                                            std::tuple(best->name.step, best->name.attempt, best->name.nonce))
                     best = &item;
@@ -155,10 +159,75 @@ TEST_CASE("plan_retention never takes the newest, the newest verified or the new
                                           newest([](const RetentionItem& item) { return item.healthy; })}) {
             if (kept != nullptr) CHECK_FALSE(removed[static_cast<std::size_t>(kept - items.data())]);
         }
-        const auto left = std::count(removed.begin(), removed.end(), false);
-        CHECK(left >= std::min<std::int64_t>(static_cast<std::int64_t>(items.size()),
-                                             std::max<std::int64_t>(1, policy.keep_latest)));
+        std::int64_t good = 0;
+        std::int64_t left = 0;  // of the good ones
+        for (std::size_t index = 0; index < items.size(); ++index) {
+            if (items[index].suspect) CHECK_FALSE(removed[index]);
+            if (items[index].suspect) continue;
+            ++good;
+            if (!removed[index]) ++left;
+        }
+        CHECK(left >= std::min<std::int64_t>(good, std::max<std::int64_t>(1, policy.keep_latest)));
     }
+}
+
+TEST_CASE("damage that was found is remembered: no good checkpoint goes in favour of a damaged one") {
+    // Found by `ckpt verify`, or by a resume that falls back.
+    for (const bool by_resume : {false, true}) {
+        CAPTURE(by_resume);
+        Run run(2);
+        for (const std::int64_t step : {10, 20, 30}) run.save(step);
+        const std::string path = scan_checkpoints(run.files, layout.checkpoints(), "").complete[0].path;
+        const auto flip = [&] { run.files.flip_bit(path + "/r00000.st", 4096 * 8); };
+        const auto status = [&](std::int64_t step) -> std::string {
+            const auto list =
+                nlohmann::json::parse(checkpoint_list(run.files, "run", OutputFormat::Json).out);
+            for (const auto& found : list["checkpoints"]) {
+                if (found["step"] == step) return found["status"];
+            }
+            return "not listed";
+        };
+        flip();
+        run.restart(2);
+        if (by_resume) {
+            CHECK(run.resume("auto").manifest.step == 20);
+        } else {
+            CHECK(checkpoint_verify(run.files, path, OutputFormat::Text).exit == Exit::BadInput);
+        }
+        CHECK(status(30) == "suspect");
+        CHECK(mentions(checkpoint_list(run.files, "run", OutputFormat::Text).out, "chunk 8"));
+        run.restart(2);
+        run.save(40);
+        CHECK(run.steps() == Steps{40, 30, 20});
+        run.save(50);
+        CHECK(run.steps() ==
+              (by_resume ? Steps{50, 40, 30, 20} : Steps{50, 40, 30}));  // 20 is verified there
+        // The bytes come back: whoever reads them all takes the mark away, and it counts again.
+        flip();
+        run.restart(2);
+        if (by_resume) {
+            CHECK(run.resume("30").manifest.step == 30);
+        } else {
+            CHECK(checkpoint_verify(run.files, path, OutputFormat::Text).exit == Exit::Ok);
+        }
+        CHECK(status(30) == "complete");
+        run.save(60);
+        CHECK(run.steps() == (by_resume ? Steps{60, 50, 30} : Steps{60, 50}));
+    }
+}
+
+TEST_CASE(
+    "damage on a medium that takes no mark is still reported, and the checkpoint still loads when it is "
+    "right") {
+    Run run;
+    run.save(10);
+    const std::string path = scan_checkpoints(run.files, layout.checkpoints(), "").complete[0].path;
+    run.files.flip_bit(path + "/r00000.st", 4096 * 8);
+    run.files.set_mount(Mount::ReadOnly);
+    const CommandResult verified = checkpoint_verify(run.files, path, OutputFormat::Text);
+    CHECK(verified.exit == Exit::BadInput);
+    CHECK(mentions(verified.out, "chunk 8"));
+    CHECK(mentions(verified.err, "not remembered"));
 }
 
 TEST_CASE("checkpoints of another run in the same directory are neither loaded nor removed nor swept") {
@@ -187,11 +256,18 @@ TEST_CASE(
     begin.directory = "s000000020-a0001-0badcafe";
     run.journal->append(begin);
     const std::string left = "run/checkpoints/" + begin.directory;
-    run.files.put(left + "/r00000.st", "stale");
-    run.files.put(left + "/.r00001.st.part", "stale");
+    const auto leave = [&] {
+        run.files.put(left + "/r00000.st", "stale");
+        run.files.put(left + "/.r00001.st.part", "stale");
+    };
+    leave();
     run.restart(2);
+    CHECK(run.store->sweep_leftovers() == std::vector<std::string>{begin.directory});  // by a start
+    CHECK_FALSE(run.files.status(left));
+    CHECK(run.store->sweep_leftovers().empty());
+    leave();
     CHECK(run.resume("auto").manifest.step == 10);
-    run.save(20);
+    run.save(20);  // by a save
     CHECK_FALSE(run.files.status(left));
     CHECK(run.steps() == Steps{20, 10});
     run.state.clear();
@@ -219,6 +295,22 @@ TEST_CASE("--resume: never, auto and a step") {
     CHECK(twenty.state_hash == twenty.manifest.state_hash);
     CHECK(code_of([&] { run.resume("25"); }, &text) == Exit::BadInput);
     CHECK(mentions(text, "30, 20, 10"));
+    // What a start asks before anything long says the same.
+    const auto checked = [&](const std::string& how, std::int64_t refused_step) {
+        return code_of(
+            [&] {
+                check_resume(parse_resume(how), scan_checkpoints(run.files, layout.checkpoints(), "run-1"),
+                             {}, [&](const Manifest& found) {
+                                 if (found.step == refused_step) fail(Exit::Usage, "not this one");
+                             });
+            },
+            &text);
+    };
+    CHECK(checked("25", 0) == Exit::BadInput);
+    CHECK(mentions(text, "30, 20, 10"));
+    CHECK(checked("auto", 30) == Exit::Usage);
+    CHECK(checked("auto", 20) == Exit::Ok);
+    CHECK(checked("20", 20) == Exit::Usage);
     for (const char* bad : {"", "Auto", "-1", "1.5", "10x"})
         CHECK(code_of([&] { parse_resume(bad); }) == Exit::Usage);
 
@@ -265,17 +357,23 @@ TEST_CASE("space: a disk that is too small is refused before the first step, in 
     MemoryFileSystem files;
     files.set_capacity(1U << 20U);
     files.make_directories("run");
-    const SpaceNeed small{100U << 10U, 2, 3};
-    const SpaceNeed large{400U << 10U, 2, 3};
-    CHECK_FALSE(space_for_first_checkpoint(files, "run/not/yet/there", small));
-    const auto problem = space_for_first_checkpoint(files, "run/not/yet/there", large);
+    const SpaceNeed small{100U << 10U, 2, 2, 0};
+    const SpaceNeed large{400U << 10U, 2, 2, 0};
+    CHECK_FALSE(lack_of_space(files, "run/not/yet/there", small));
+    const auto problem = lack_of_space(files, "run/not/yet/there", large);
     REQUIRE(problem);
+    // The arithmetic: two are kept, and the third is complete before the first goes.
     CHECK(mentions(*problem, "1.23 MiB"));
-    CHECK(mentions(*problem, "400.00 KiB"));
+    CHECK(mentions(*problem, "3 x 400.00 KiB and 5 % spare"));
+    CHECK(mentions(*problem, "checkpoint.keep_latest 2, and 1 because"));
+    // What is there already need not come again; but the next one always.
+    CHECK_FALSE(lack_of_space(files, "run", {400U << 10U, 2, 2, 1}));
+    CHECK(SpaceNeed{1, 1, 2, 2}.still_to_come() == 1);
+    CHECK(SpaceNeed{1, 1, 2, 9}.still_to_come() == 1);
     CHECK_FALSE(files.status("run/not"));  // it only looked
     std::string text;
     CHECK(code_of([&] { require_space(files, "run/ck", large); }, &text) == Exit::Resource);
-    CHECK(text == space_for_first_checkpoint(files, "run/ck", large));
+    CHECK(text == lack_of_space(files, "run/ck", large));
     CHECK(files.list("run/ck").empty());
 
     MemoryFileSystem roomy;
@@ -297,6 +395,19 @@ TEST_CASE("space: a disk that is too small is refused before the first step, in 
                                      .bytes;
     CHECK(predicted >= actual);
     CHECK(predicted_bytes(124439808, 2) > 124439808ULL * 12);
+}
+
+TEST_CASE("space: milestones, suspect ones and those of other runs are not replaced by newer ones") {
+    Run run(2, 100);
+    for (const std::int64_t step : {100, 110, 120}) run.save(step);
+    CHECK(run.steps() == Steps{120, 110, 100});
+    const auto present = [&](const std::string& run_id) {
+        return replaceable_checkpoints(run.files, layout.checkpoints(), run_id, {2, 100});
+    };
+    CHECK(present("run-1") == 2);
+    CHECK(present("run-2") == 0);
+    run.files.put(scan_checkpoints(run.files, layout.checkpoints(), "").complete[0].path + "/SUSPECT", "why");
+    CHECK(present("run-1") == 1);
 }
 
 TEST_CASE("ranks that do not share the checkpoint directory are named") {
@@ -388,14 +499,23 @@ TEST_CASE("ckpt list, inspect and verify: text and JSON") {
     const CommandResult list = checkpoint_list(run.files, "run", OutputFormat::Json);
     const auto parsed = nlohmann::json::parse(list.out);
     REQUIRE(parsed["checkpoints"].size() == 3);
-    CHECK(parsed["checkpoints"][0]["step"] == 20);
-    CHECK(parsed["checkpoints"][0]["status"] == "complete");
-    CHECK(parsed["checkpoints"][0]["health"] == "good");
-    CHECK(parsed["checkpoints"][1]["status"] == "incomplete");
+    // By step, whatever their state.
+    CHECK(parsed["checkpoints"][0]["step"] == 30);
+    CHECK(parsed["checkpoints"][0]["status"] == "incomplete");
+    CHECK(parsed["checkpoints"][1]["step"] == 20);
+    CHECK(parsed["checkpoints"][1]["status"] == "complete");
+    CHECK(parsed["checkpoints"][1]["health"] == "good");
     CHECK(parsed["checkpoints"][2]["status"] == "damaged");
     const std::string text = checkpoint_list(run.files, "run/checkpoints/", OutputFormat::Text).out;
     CHECK(mentions(text, "truncated"));
     CHECK(mentions(text, "complete"));
+    // Words that occur are explained, others are not.
+    CHECK(mentions(text, "\nincomplete: an interrupted save"));
+    CHECK(mentions(text, "may be deleted"));
+    CHECK(mentions(text, "\ndamaged: "));
+    CHECK_FALSE(mentions(text, "suspect: "));
+    CHECK_FALSE(mentions(text, "probation"));
+    CHECK(checkpoint_list(run.files, older, OutputFormat::Text).out == text);
 
     const auto inspected =
         nlohmann::json::parse(checkpoint_inspect(run.files, "run", OutputFormat::Json).out);
@@ -417,10 +537,25 @@ TEST_CASE("ckpt list, inspect and verify: text and JSON") {
     CHECK(nlohmann::json::parse(damaged.out)["problems"].size() == 1);
     CHECK(mentions(checkpoint_verify(run.files, newest, OutputFormat::Text).out, "chunk 0"));
 
-    CHECK(code_of([&] { checkpoint_list(run.files, "nowhere", OutputFormat::Text); }) == Exit::BadInput);
+    std::string why;
+    const auto refused = [&](CommandResult (*command)(FileSystem&, const std::string&, OutputFormat),
+                             const std::string& path) {
+        return code_of([&] { command(run.files, path, OutputFormat::Text); }, &why) == Exit::BadInput &&
+               mentions(why, "a run directory (job.run_dir)");
+    };
+    run.files.put("elsewhere/notes.txt", "nothing of ours");
+    for (const auto command : {checkpoint_list, checkpoint_inspect, checkpoint_verify}) {
+        CHECK(refused(command, "nowhere"));
+        CHECK(mentions(why, "nowhere does not exist"));
+        CHECK(refused(command, "elsewhere"));
+        CHECK(mentions(why, "elsewhere holds neither a run"));
+        CHECK(refused(command, "elsewhere/notes.txt"));
+        CHECK(mentions(why, "is a file"));
+    }
     CHECK(code_of([&] { checkpoint_inspect(run.files, older, OutputFormat::Text); }) == Exit::BadInput);
     run.files.make_directories("empty");
-    CHECK(code_of([&] { checkpoint_verify(run.files, "empty", OutputFormat::Text); }) == Exit::BadInput);
+    CHECK(refused(checkpoint_verify, "empty"));
+    CHECK(mentions(why, "checkpoint.interval_steps"));
     CHECK(mentions(checkpoint_list(run.files, "empty", OutputFormat::Text).out, "no checkpoints"));
 }
 

@@ -2,6 +2,7 @@
 
 import json
 import shutil
+import socket
 
 import harness
 from harness import TrainctlTest
@@ -51,6 +52,48 @@ class Damaged(TrainctlTest):
         (self.newest / "COMMIT").unlink()
         self.assertEqual(self.train("--resume", "auto").loaded_state()[0], 8)
 
+    def test_damage_is_remembered(self):
+        self.flip(self.newest)
+        self.run_trainctl("ckpt", "verify", "run", code=4)
+        listed = json.loads(self.run_trainctl("ckpt", "list", "run", "--json").out)["checkpoints"]
+        self.assertEqual([(found["step"], found["status"]) for found in listed],
+                         [(12, "suspect"), (8, "complete"), (4, "complete")])
+        self.assertIn("chunk", listed[0]["reason"])
+        text = self.run_trainctl("ckpt", "list", "run").out
+        for part in ("suspect: ", "probation: ", "ckpt verify"):
+            self.assertIn(part, text)
+        # It fills no place among the three that are kept.
+        self.train("--resume", "8", "--allow-change", "job.steps", settings=["job.steps=14"])
+        self.assertEqual([path.name[:10] for path in self.checkpoints()],
+                         ["s000000008", "s000000012", "s000000012", "s000000014"])
+        self.flip(self.newest)
+        self.assertIn("every checksum right", self.run_trainctl("ckpt", "verify", str(self.newest)).out)
+        self.assertNotIn("suspect", self.run_trainctl("ckpt", "list", "run").out)
+
+    def test_step_that_is_not_right(self):
+        (self.middle / "COMMIT").unlink()
+        incomplete = self.one_error(self.train("--resume", "8", code=4), "no COMMIT")
+        self.assertIn("complete: 12, 4", incomplete)
+        (self.oldest / "r00000.st").write_bytes(b"short")
+        self.assertIn("complete: 12", self.one_error(self.train("--resume", "4", code=4), "r00000.st is truncated"))
+        self.flip(self.newest)
+        self.one_error(self.train("--resume", "12", code=4), self.newest.name, "chunk", "--resume STEP")
+        self.assertIn("complete: 12 (suspect)", self.one_error(self.train("--resume", "5", code=4)))
+
+    def test_shard_that_one_rank_cannot_read(self):
+        # The second rank looks into a directory of its own, as on a host whose storage is ill.
+        copy = self.directory / "copy"
+        shutil.copytree(self.run_dir / "checkpoints", copy)
+        for checkpoint in copy.iterdir():
+            (checkpoint / "r00000.st").unlink()
+        job = [harness.binary, "train", "job.toml", "--resume", "auto"]
+        launcher = [*harness.mpirun(1), *job, ":", "-n", "1", *job, "--set", "checkpoint.directory='copy'"]
+        process = harness.Process(launcher, self.directory)
+        self.addCleanup(process.end)
+        self.assertEqual(process.wait(), 4, process.describe())
+        self.assertLess(process.seconds, 10)
+        self.one_error(process, "no checkpoint can be loaded", f"[rank 1 {socket.gethostname()}] ", "copy/", "r00000.st")
+
     def test_all_damaged(self):
         self.flip(self.oldest)
         self.flip(self.middle, "MANIFEST", 100)
@@ -82,6 +125,24 @@ class OtherJob(TrainctlTest):
 
     def go_on(self, *arguments, code=0, **how):
         return self.train("--resume", "auto", *arguments, code=code, **how)
+
+    def refused_before_anything_long(self, *parts, code=2, **how):
+        """Before the peak is measured, the banner shown and an attempt claimed."""
+        attempts = sorted((self.run_dir / "attempts").iterdir())
+        process = self.go_on(code=code, **how)
+        line = self.one_error(process, *parts)
+        for late in ("to stop:", "GFLOP/s"):
+            self.assertNotIn(late, process.err)
+        self.assertEqual(sorted((self.run_dir / "attempts").iterdir()), attempts)
+        return line
+
+    def test_refused_early(self):
+        self.refused_before_anything_long("schedule.kind", settings=["schedule.kind='constant'"])
+        self.refused_before_anything_long("job.seed", settings=["job.seed=3"])
+        with open(self.directory / "text.bin", "r+b") as file:
+            file.seek(100)
+            file.write(b"\x01\x00")
+        self.refused_before_anything_long("training data differ", code=4)
 
     def test_refused(self):
         for setting, key in (("job.seed=3", "job.seed: 1234 -> 3"), ("model.layers=2", "model.layers: 1 -> 2"),

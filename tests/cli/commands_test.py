@@ -50,6 +50,28 @@ class Help(TrainctlTest):
             self.assertEqual(answer["exit"], code, process.describe())
             self.assertTrue(answer["error"]["message"])
 
+    def test_checkpoint_errors_as_json(self):
+        self.train(settings=["job.steps=4"])
+        (self.directory / "elsewhere").mkdir()
+        (self.directory / "elsewhere" / "notes.txt").write_text("")
+        (self.directory / "empty").mkdir()
+        checkpoint = next((self.run_dir / "checkpoints").iterdir())
+        paths = ["nowhere", "elsewhere", "job.toml", "empty"]
+        cases = [(verb, path) for verb in ("list", "inspect", "verify") for path in paths if (verb, path) != ("list", "empty")]
+        (checkpoint / "MANIFEST").write_text("{}")
+        cases += [(verb, path) for verb in ("inspect", "verify") for path in ("run", str(checkpoint))]
+        for verb, path in cases:
+            process = self.run_trainctl("ckpt", verb, path, "--json", code=4)
+            answer = json.loads(process.err)
+            self.assertEqual((answer["exit"], process.out), (4, ""), process.describe())
+            self.assertTrue(answer["error"]["code"])
+            # The same words as without --json.
+            text = self.run_trainctl("ckpt", verb, path, code=4)
+            self.assertEqual(text.err, f"error: {answer['error']['message']}\n")
+        for words in (("list",), ("list", "run", "more"), ("lst", "run"), ("verify", "--jsn", "run")):
+            answer = json.loads(self.run_trainctl("ckpt", *words, "--json", code=2).err)
+            self.assertEqual(answer["exit"], 2)
+
     def test_json_answers(self):
         self.train(settings=["job.steps=4"])
         for words in (("version", "--json"), ("config", "show", "job.toml", "--json"), ("config", "explain", "job.seed", "--json"),

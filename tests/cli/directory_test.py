@@ -26,8 +26,11 @@ class RunDirectory(TrainctlTest):
         refused = self.train(code=2, ranks=2)
         self.one_error(refused, "run already holds a run", "--resume auto", "job.run_dir")
         self.assertEqual(self.tree(), before)
-        self.one_error(self.train("--resume", "7", code=4), "--resume 7", "12, 8, 4")
-        self.one_error(self.train("--resume", "soon", code=2), "never, auto or a step number", "'soon'")
+        for step in ("7", "0", "100000"):
+            self.one_error(self.train("--resume", step, code=4), f"--resume {step}", "12, 8, 4")
+        for words in ("soon", "-1", "1.5"):
+            self.one_error(self.train(f"--resume={words}", code=2), "never, auto or a step number", f"'{words}'", "12, 8, 4")
+        self.assertEqual(self.tree(), before, "a start that is refused leaves nothing behind")
         # Exactly the step that was asked for, also if there are newer ones.
         older = self.train("--resume", "8")
         self.assertEqual(older.loaded_state(), (8, first.saved_states()[8]))
@@ -71,7 +74,9 @@ class RunDirectory(TrainctlTest):
         with open(self.run_dir / "metrics.jsonl", "a") as file:
             file.write('{"type":"step","v":1,"t":17')
         started = time.monotonic()
+        attempts = sorted((self.run_dir / "attempts").iterdir())
         self.one_error(self.train(settings=ENDLESS, code=2), "already holds a run")
+        self.assertEqual(sorted((self.run_dir / "attempts").iterdir()), attempts)
         refused = self.train("--resume", "auto", settings=[f"job.steps={newest + 2}"], code=2)
         self.one_error(refused, "--allow-change job.steps")
         resumed = self.train("--resume", "auto", "--allow-change", "job.steps", settings=[f"job.steps={newest + 2}"])
@@ -109,6 +114,44 @@ class RunDirectory(TrainctlTest):
         self.assertIn(f"finished at step {step + 3}", resumed.err)
         return process
 
+    def test_files_of_others(self):
+        # What a run would write to, without run.json: of another program, or of a run that lost it.
+        for name in ("metrics.jsonl", "checkpoints/model.bin", "journal/a.log", "record/x"):
+            run_dir = self.directory / name.replace("/", "-")
+            (run_dir / name).parent.mkdir(parents=True, exist_ok=True)
+            (run_dir / name).write_text("theirs")
+            for resume in ("never", "auto"):
+                refused = self.train("--resume", resume, settings=[f"job.run_dir='{run_dir.name}'"], code=2)
+                self.one_error(refused, "not a run of trainctl", f"{run_dir.name}/{name.split('/')[0]}", "job.run_dir")
+            self.assertEqual([path.name for path in run_dir.rglob("*") if path.is_file()], [name.rpartition("/")[2]])
+        # Logs of a batch system, and a place that was made ready.
+        (self.run_dir / "checkpoints").mkdir(parents=True)
+        (self.run_dir / "slurm-17.out").write_text("theirs")
+        self.train(settings=["job.steps=4"])
+        self.assertEqual((self.run_dir / "slurm-17.out").read_text(), "theirs")
+
+    def test_interrupted_save(self):
+        self.train(settings=["job.steps=8"])
+        name = "s000000009-a0001-0badcafe"
+        left = self.run_dir / "checkpoints" / name
+        left.mkdir()
+        (left / "r00000.st").write_text("part")
+        # As the journal of a killed attempt has it; only what it tells of is ours to remove.
+        self.assertIn("incomplete", self.run_trainctl("ckpt", "list", "run").out)
+        self.journal_begins(name)
+        resumed = self.train("--resume", "auto", "--allow-change", "job.steps")
+        self.assertIn(f"checkpoint {name} was never completed and is removed", resumed.err)
+        self.assertFalse(left.exists())
+
+    def journal_begins(self, name):
+        """Appends the line of a save that begins to the journal of the first attempt."""
+        path = self.run_dir / "journal" / "a0001.log"
+        last = json.loads(path.read_text().splitlines()[-1][9:])
+        last.update(event="begin", step=9, directory=name, text="", sequence=last["sequence"] + 1)
+        line = json.dumps(last)
+        with open(path, "a") as file:
+            file.write(f"{crc32c(line.encode()):08x} {line}\n")
+
     def tree(self):
         return sorted((str(path), path.stat().st_size) for path in self.run_dir.rglob("*") if path.is_file())
 
@@ -134,27 +177,46 @@ class Disk(TrainctlTest):
                                   after="test ! -e disk/run")
         self.assertNotIn("step=1 ", process.err)
 
-    def test_disk_fills_up(self):
-        # Room for two checkpoints of three: an alarm while training goes on, fatal at the end.
-        settings = ["checkpoint.keep_latest=4", "model.layers=2"]
-        process = self.on_a_mount("-t tmpfs -o size=4m none", "disk", code=5, settings=settings, parts=["disk/run", "space"],
-                                  after="cp disk/run/metrics.jsonl . && trainctl ckpt verify disk/run && ls disk/run/*")
-        self.assertEqual(sorted(process.saved_states()), [4, 8], process.describe())
-        self.assertEqual(len(self.losses(self.directory)), 12)
-        self.assertIn("step 8", process.out)
+    def test_room_for_what_is_kept(self):
+        # 1.4 MiB each: one fits, but four will be there at a time.
+        settings = ["checkpoint.keep_latest=3", "model.layers=2"]
+        process = self.on_a_mount("-t tmpfs -o size=4m none", "disk", code=5, settings=settings,
+                                  parts=["4 x ", "checkpoint.keep_latest 3, and 1 because", "0 of them there already"],
+                                  after="test ! -e disk/run")
+        self.assertEqual(process.saved_states(), {})
 
-    def on_a_mount(self, mount, name, code, parts, settings=(), after="true"):
+    def test_disk_fills_up(self):
+        # Somebody else takes the rest after the second of three checkpoints: an alarm while training goes on, fatal at the end.
+        settings = ["checkpoint.keep_latest=2", "model.layers=2", "job.steps=60", "checkpoint.interval_steps=20"]
+        filler = ('(until grep -q "commit.*step.: 40" disk/run/journal/a0001.log 2>/dev/null; do sleep 0.01; done; '
+                  'head -c 64k /dev/zero > disk/spare; head -c 100m /dev/zero > disk/filler 2>/dev/null; rm disk/spare) & ')
+        process = self.on_a_mount("-t tmpfs -o size=12m none", "disk", code=5, settings=settings, parts=["disk/run", "space"],
+                                  before=filler, after="cp disk/run/metrics.jsonl . ; trainctl ckpt verify disk/run && ls disk/run/*")
+        self.assertEqual(sorted(process.saved_states()), [20, 40], process.describe())
+        self.assertEqual(max(self.losses(self.directory)), 60)
+        self.assertIn("step 40", process.out)
+
+    def on_a_mount(self, mount, name, code, parts, settings=(), before="", after="true"):
         """Trains into a file system of its own, which vanishes with the process."""
         (self.directory / name).mkdir()
         inside = ["unshare", "--mount", "--map-root-user"]
         if subprocess.run([*inside, "sh", "-c", f"mount {mount} {name}"], cwd=self.directory, capture_output=True).returncode != 0:
             self.skip("this user may not mount file systems")
         tool = pathlib.Path(harness.binary).parent
-        script = f'mount {mount} {name} && PATH={tool}:$PATH && ("$@"; code=$?; {after} || exit 99; exit $code)'
+        script = f'mount {mount} {name} && PATH={tool}:$PATH && ({before}"$@"; code=$?; {after} || exit 99; exit $code)'
         process = self.run_trainctl("train", "job.toml", *harness.set_options([f"job.run_dir='{name}/run'", *settings]),
                                     code=code, launcher=[*inside, "sh", "-c", script, "sh"])
         self.one_error(process, *parts)
         return process
+
+
+def crc32c(data):
+    crc = 0xFFFFFFFF
+    for byte in data:
+        crc ^= byte
+        for _ in range(8):
+            crc = crc >> 1 ^ (0x82F63B78 if crc & 1 else 0)
+    return crc ^ 0xFFFFFFFF
 
 
 def alive(pid):

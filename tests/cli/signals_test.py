@@ -93,6 +93,55 @@ class Signals(TrainctlTest):
         self.assertEqual(self.losses(), losses)
         self.assertEqual(process.saved_states()[60], state)
 
+    def held_directory(self):
+        """A run directory claimed by a process that left no trace: whoever starts listens for 45 s."""
+        (self.run_dir / "attempts").mkdir(parents=True)
+        (self.run_dir / "attempts" / "a0001").touch()
+
+    def test_stop_while_waiting_for_the_run_directory(self):
+        self.held_directory()
+        ways = [(None, lambda process, number=number: process.signal(number))
+                for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGUSR1)]
+        # mpirun passes USR1 on to all; srun and scancel may signal one rank only, and it need not be the one that waits.
+        ways += [(2, lambda process: process.signal(signal.SIGUSR1)),
+                 (2, lambda process: harness.os.kill(process.ranks()[1], signal.SIGTERM))]
+        for ranks, send in ways:
+            process = self.start_train(ranks=ranks, settings=["communication.timeout_s=5"])
+            self.wait_until(lambda process=process: "waiting up to 45 s" in process.err, process, "the wait")
+            sent = time.monotonic()
+            send(process)
+            self.assertEqual(process.wait(20), 3, process.describe())
+            self.assertLess(time.monotonic() - sent, 4.0, process.describe())
+            self.assertIn("nothing was started", process.err)
+            self.assertEqual(process.errors(), [])
+        self.assertEqual([path.name for path in self.run_dir.rglob("*")], ["attempts", "a0001"])
+
+    def test_ranks_outlast_a_long_wait(self):
+        # The wait is longer than what the ranks allow a message that makes no progress.
+        self.held_directory()
+        process = self.start_train(ranks=2, settings=["communication.timeout_s=2"])
+        self.wait_until(lambda: "waiting up to 45 s" in process.err, process, "the wait")
+        time.sleep(5)
+        self.assertTrue(process.running(), process.describe())
+        process.signal(signal.SIGUSR1)
+        self.assertEqual(process.wait(20), 3, process.describe())
+
+    def test_stop_before_the_first_step(self):
+        # Whenever it comes during the start: nothing is trained, and the run can be gone on with.
+        for delay in (0.0, 0.05, 0.1, 0.2):
+            run_dir = self.directory / f"early-{delay}"
+            settings = [*LONG, "model.layers=4", "model.vocab_size=32000", f"job.run_dir='{run_dir.name}'"]
+            process = self.start_train(settings=settings, ranks=2)
+            self.wait_until(lambda process=process: "cpus" in process.err, process, "the ranks")
+            time.sleep(delay)
+            process.signal(signal.SIGUSR1)
+            self.assertEqual(process.wait(), 3, process.describe())
+            self.assertEqual(process.errors(), [])
+            trained = run_dir.exists() and (run_dir / "metrics.jsonl").exists() and self.losses(run_dir)
+            self.assertEqual(bool(trained), "after saving" in process.err, process.describe())
+            if not trained:
+                self.assertRegex(process.err, "nothing was (started|trained)|nothing to save")
+
     def test_second_signal_leaves_at_once(self):
         # One step of this takes seconds.
         process = self.start_train(settings=["training.global_batch_size=16384", "training.micro_batch_size=8"])

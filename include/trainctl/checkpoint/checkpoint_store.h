@@ -106,6 +106,9 @@ class CheckpointStore {
     [[nodiscard]] std::optional<CompleteCheckpoint> newest_complete() const;
     // Rank 0: training went on well after `directory` was saved; retention keeps the newest such.
     void mark_healthy(const std::string& directory);
+    // Rank 0, under the lease, no save in progress: removes what interrupted saves and deletions of this run
+    // left (the journal says which; every save does it as well). Returns their names.
+    std::vector<std::string> sweep_leftovers();
 
   private:
     std::string begin_save(const Snapshot& snapshot);
@@ -115,7 +118,8 @@ class CheckpointStore {
     void abandon(const std::string& directory, const std::string& reason);
     void prove_visible(const std::string& directory) const;
     void apply_retention(SaveReport& report);
-    void sweep_leftovers(SaveReport& report);
+    void remember_damage(const Manifest& manifest, const std::string& problem, LoadReport& report);
+    void forget_damage(const std::string& directory);
     void note(JournalEvent event, std::int64_t step, const std::string& directory, const std::string& text);
     LoadReport load_candidates(const std::function<ResumeDecision(const CheckpointScan&)>& choose,
                                const LoadRequest& load, RankLink& link);

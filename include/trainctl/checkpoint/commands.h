@@ -1,4 +1,5 @@
-// `trainctl ckpt list|inspect|verify`: text for people or JSON, and the exit code. They only read.
+// `trainctl ckpt list|inspect|verify`: text for people or JSON, and the exit code. They only read, except for
+// the mark that `verify` leaves or takes away (suspicion.h).
 #pragma once
 
 #include <string>
@@ -8,8 +9,9 @@
 
 namespace trainctl {
 
-// All checkpoints in `path`, newest first: a checkpoint root, or a run directory that has one. Incomplete and
-// damaged ones are listed with the reason. Exit::BadInput if the directory is missing.
+// All checkpoints in `path`, by step, newest first: a checkpoint root, a run directory that has one, or one
+// checkpoint (then its neighbours too). What is wrong with any is said, and what the words mean.
+// Exit::BadInput if the directory is missing, or holds neither a run nor checkpoints.
 CommandResult checkpoint_list(FileSystem& files, const std::string& path, OutputFormat form);
 
 // What one checkpoint holds. `path`: a checkpoint directory, or as above for the newest complete one.

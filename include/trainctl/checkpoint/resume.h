@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -38,6 +39,13 @@ struct ResumeDecision {
 ResumeDecision decide_resume(const ResumeRequest& request, RunState state, const CheckpointScan& scan,
                              const Journal& journal);
 
+// For the start of a run that exists, before anything long: throws what decide_resume would, or what `accept`
+// says to the first candidate. A load decides again, for it may come to another one.
+void check_resume(const ResumeRequest& request, const CheckpointScan& scan, const Journal& journal,
+                  const std::function<void(const Manifest&)>& accept);
+
+// "30, 20 (suspect), 10", or "none".
+std::string available_steps(const CheckpointScan& scan);
 // One line per rejected checkpoint that was committed once.
 std::string describe_rejected(const std::vector<RejectedCheckpoint>& rejected);
 

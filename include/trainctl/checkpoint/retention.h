@@ -13,6 +13,7 @@ struct RetentionItem {
     CheckpointName name;
     bool verified = false;  // read back in full at least once
     bool healthy = false;
+    bool suspect = false;  // damage was found in it
 };
 
 struct RetentionPolicy {
@@ -21,7 +22,8 @@ struct RetentionPolicy {
 };
 
 // `items`: the complete checkpoints of one run. Returns indices to remove, oldest first. Never among them,
-// whatever the policy says: the newest, the newest verified, the newest healthy.
+// whatever the policy says: suspect ones, and of the others the newest, the newest verified, the newest
+// healthy. A suspect one fills no place.
 std::vector<std::size_t> plan_retention(const std::vector<RetentionItem>& items,
                                         const RetentionPolicy& policy);
 

@@ -1,6 +1,7 @@
 // What lies in a checkpoint directory: COMMIT, MANIFEST and file sizes are checked, no payload is read.
 #pragma once
 
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -15,6 +16,7 @@ struct CompleteCheckpoint {
     std::string path;
     Manifest manifest;
     std::string manifest_text;
+    std::optional<std::string> suspect = {};  // a reader found damage in it, and what (suspicion.h)
 };
 
 enum class RejectReason {

@@ -1,0 +1,60 @@
+#include "checkpoint/find_root.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <vector>
+
+#include "trainctl/base/error.h"
+#include "trainctl/rundir/layout.h"
+
+namespace trainctl {
+namespace {
+
+// Anything of ours in it, or nothing at all: then it may be a checkpoint directory before the first save.
+bool may_hold_checkpoints(FileSystem& files, const std::string& path) {
+    const std::vector<std::string> names = files.list(path);
+    return names.empty() || files.status(RunLayout(path).run_json()) ||
+           std::any_of(names.begin(), names.end(), [](const std::string& name) {
+               return parse_checkpoint_directory_name(name).has_value();
+           });
+}
+
+}  // namespace
+
+bool is_checkpoint(FileSystem& files, const std::string& path) {
+    return files.status(join_path(path, std::string(commit_file_name))).has_value() ||
+           files.status(join_path(path, std::string(manifest_file_name))).has_value();
+}
+
+std::string find_checkpoint_root(FileSystem& files, const std::string& given) {
+    const std::string path = without_trailing_slash(given);
+    const auto status = files.status(path);
+    if (!status || !status->directory) {
+        fail(Exit::BadInput, fmt::format("{} {}; {}. Check the path.", path,
+                                         status ? "is a file" : "does not exist", expected_checkpoint_path));
+    }
+    if (is_checkpoint(files, path)) return parent_path(path);
+    const std::string inner = RunLayout(path).checkpoints();
+    if (files.status(inner)) return inner;
+    if (!may_hold_checkpoints(files, path)) {
+        fail(Exit::BadInput,
+             fmt::format("{} holds neither a run (no run.json) nor checkpoints; {}. Check the path.", path,
+                         expected_checkpoint_path));
+    }
+    return path;
+}
+
+std::string no_checkpoints_text(const std::string& root) {
+    return fmt::format(
+        "no checkpoints in {}. A run saves at checkpoint.interval_steps, at checkpoint.interval, when it is "
+        "stopped and at its end; where checkpoint.directory is set, they are there",
+        root);
+}
+
+std::string without_trailing_slash(std::string path) {
+    while (path.size() > 1 && path.back() == '/') path.pop_back();
+    return path;
+}
+
+}  // namespace trainctl

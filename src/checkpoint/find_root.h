@@ -1,0 +1,27 @@
+// Private to the room: which directory of checkpoints a path given on the command line stands for.
+#pragma once
+
+#include <string>
+#include <string_view>
+
+#include "trainctl/base/file_system.h"
+
+namespace trainctl {
+
+// What such a path may be; part of a message.
+inline constexpr std::string_view expected_checkpoint_path =
+    "expected a run directory (job.run_dir), a checkpoint directory (checkpoint.directory), or one "
+    "checkpoint, like RUN/checkpoints/s000001000-a0001-9f3c2a1b";
+
+bool is_checkpoint(FileSystem& files, const std::string& path);
+
+// The directory that holds the checkpoints: of a run directory its checkpoints/, of one checkpoint its
+// parent, else `path` itself. Exit::BadInput if nothing of ours is there; an empty directory will do.
+std::string find_checkpoint_root(FileSystem& files, const std::string& path);
+
+// What to say where there is none.
+std::string no_checkpoints_text(const std::string& root);
+
+std::string without_trailing_slash(std::string path);
+
+}  // namespace trainctl
