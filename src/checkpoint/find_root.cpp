@@ -27,22 +27,22 @@ bool is_checkpoint(FileSystem& files, const std::string& path) {
            files.status(join_path(path, std::string(manifest_file_name))).has_value();
 }
 
-std::string find_checkpoint_root(FileSystem& files, const std::string& given) {
-    const std::string path = without_trailing_slash(given);
-    const auto status = files.status(path);
+std::string find_checkpoint_root(FileSystem& files, const std::string& path) {
+    std::string root = without_trailing_slash(path);
+    const auto status = files.status(root);
     if (!status || !status->directory) {
-        fail(Exit::BadInput, fmt::format("{} {}; {}. Check the path.", path,
+        fail(Exit::BadInput, fmt::format("{} {}; {}. Check the path.", root,
                                          status ? "is a file" : "does not exist", expected_checkpoint_path));
     }
-    if (is_checkpoint(files, path)) return parent_path(path);
-    const std::string inner = RunLayout(path).checkpoints();
+    if (is_checkpoint(files, root)) return parent_path(root);
+    std::string inner = RunLayout(root).checkpoints();
     if (files.status(inner)) return inner;
-    if (!may_hold_checkpoints(files, path)) {
+    if (!may_hold_checkpoints(files, root)) {
         fail(Exit::BadInput,
-             fmt::format("{} holds neither a run (no run.json) nor checkpoints; {}. Check the path.", path,
+             fmt::format("{} holds neither a run (no run.json) nor checkpoints; {}. Check the path.", root,
                          expected_checkpoint_path));
     }
-    return path;
+    return root;
 }
 
 std::string no_checkpoints_text(const std::string& root) {

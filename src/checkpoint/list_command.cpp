@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <array>
 #include <nlohmann/json.hpp>
 #include <set>
 #include <tuple>
@@ -83,18 +84,20 @@ std::string row(const Listed& listed) {
 
 // What the words in the table mean; only those that occur in it.
 std::string legend(const std::vector<Listed>& list) {
-    constexpr std::pair<std::string_view, std::string_view> meanings[] = {
-        {"probation",
-         "saved; training has not gone on long enough after it to call it good. Loads like any other"},
-        {"incomplete",
-         "an interrupted save, or one in progress. Never loaded; the next start or save of its run removes "
-         "it, and while no process runs in the run directory it may be deleted"},
-        {"suspect",
-         "wrong bytes were found in it. Kept and not counted by retention; `trainctl ckpt verify` on it "
-         "takes the mark away if every byte is right"},
-        {"damaged",
-         "was complete once. Never loaded, counted or removed; delete it when it is of no more use"},
-        {"foreign", "of another run: neither loaded nor removed"}};
+    using Meaning = std::pair<std::string_view, std::string_view>;
+    constexpr std::array meanings{
+        Meaning{"probation",
+                "saved; training has not gone on long enough after it to call it good. Loads like any other"},
+        Meaning{"incomplete",
+                "an interrupted save, or one in progress. Never loaded; the next start or save of its run "
+                "removes it, and while no process runs in the run directory it may be deleted"},
+        Meaning{
+            "suspect",
+            "wrong bytes were found in it. Kept and not counted by retention; `trainctl ckpt verify` on it "
+            "takes the mark away if every byte is right"},
+        Meaning{"damaged",
+                "was complete once. Never loaded, counted or removed; delete it when it is of no more use"},
+        Meaning{"foreign", "of another run: neither loaded nor removed"}};
     std::set<std::string_view> used;
     for (const Listed& listed : list) {
         used.insert(listed.status);

@@ -182,19 +182,22 @@ class Disk(TrainctlTest):
         settings = ["checkpoint.keep_latest=3", "model.layers=2"]
         process = self.on_a_mount("-t tmpfs -o size=4m none", "disk", code=5, settings=settings,
                                   parts=["4 x ", "checkpoint.keep_latest 3, and 1 because", "0 of them there already"],
-                                  after="test ! -e disk/run")
+                                  after="test ! -e disk/run && { trainctl config check job.toml --set job.run_dir=disk/run "
+                                        "--set model.layers=2 2>&1; test $? = 5; }")
         self.assertEqual(process.saved_states(), {})
+        # config check says the same before anything is started.
+        self.assertIn("checkpoint.keep_latest 3, and 1 because", process.out)
 
     def test_disk_fills_up(self):
-        # Somebody else takes the rest after the second of three checkpoints: an alarm while training goes on, fatal at the end.
-        settings = ["checkpoint.keep_latest=2", "model.layers=2", "job.steps=60", "checkpoint.interval_steps=20"]
+        # Somebody else takes 8 MiB after the first of three checkpoints of 1.5 MiB: one more fits, the last one does not.
+        settings = ["checkpoint.keep_latest=2", "model.layers=2", "job.steps=120", "checkpoint.interval_steps=40"]
         filler = ('(until grep -q "commit.*step.: 40" disk/run/journal/a0001.log 2>/dev/null; do sleep 0.01; done; '
-                  'head -c 64k /dev/zero > disk/spare; head -c 100m /dev/zero > disk/filler 2>/dev/null; rm disk/spare) & ')
+                  'head -c 8m /dev/zero > disk/filler) & ')
         process = self.on_a_mount("-t tmpfs -o size=12m none", "disk", code=5, settings=settings, parts=["disk/run", "space"],
                                   before=filler, after="cp disk/run/metrics.jsonl . ; trainctl ckpt verify disk/run && ls disk/run/*")
-        self.assertEqual(sorted(process.saved_states()), [20, 40], process.describe())
-        self.assertEqual(max(self.losses(self.directory)), 60)
-        self.assertIn("step 40", process.out)
+        self.assertEqual(sorted(process.saved_states()), [40, 80], process.describe())
+        self.assertEqual(len(self.losses(self.directory)), 120)
+        self.assertIn("step 80", process.out)
 
     def on_a_mount(self, mount, name, code, parts, settings=(), before="", after="true"):
         """Trains into a file system of its own, which vanishes with the process."""
