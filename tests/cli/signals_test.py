@@ -111,7 +111,8 @@ class Signals(TrainctlTest):
             sent = time.monotonic()
             send(process)
             self.assertEqual(process.wait(20), 3, process.describe())
-            self.assertLess(time.monotonic() - sent, 4.0, process.describe())
+            # A second or two on an idle machine; the wait would have lasted for 45.
+            self.assertLess(time.monotonic() - sent, 8.0, process.describe())
             self.assertIn("nothing was started", process.err)
             self.assertEqual(process.errors(), [])
         self.assertEqual([path.name for path in self.run_dir.rglob("*")], ["attempts", "a0001"])

@@ -27,7 +27,7 @@ namespace trainctl {
 struct LeaseTiming {
     double renew_s = 10.0;
     double silence_s = 45.0;  // on the taker's own clock; clocks of hosts are never compared
-    double poll_s = 1.0;
+    double poll_s = 0.5;      // also how soon a request to give up is heard
 };
 
 // What LEASE says.
