@@ -52,9 +52,9 @@ std::string_view signal_name(int signal) {
 }
 
 void answer(SignalThread::State& state, int signal) {
-    state.log.info(
-        fmt::format("{}: stopping after this step with a checkpoint; a second signal leaves at once",
-                    signal_name(signal)));
+    state.log.info(fmt::format(
+        "{}: stopping after this step, with a checkpoint if any was made; a second signal leaves at once",
+        signal_name(signal)));
 }
 
 }  // namespace

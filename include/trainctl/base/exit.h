@@ -10,7 +10,7 @@ enum class Exit : std::uint8_t {
     Ok = 0,
     Internal = 1,     // a defect of ours
     Usage = 2,        // command line, job file, contradictory keys, a refused mode, an existing run
-    Interrupted = 3,  // stopped on request after saving a checkpoint
+    Interrupted = 3,  // stopped on request: saved, or before the first step
     BadInput = 4,     // data, checkpoint or token file missing, unreadable, corrupt, mismatching
     Resource = 5,     // memory, disk full or read-only, no such device, too few cores
     Peer = 6,         // another rank, the network or the launcher failed; retry elsewhere
