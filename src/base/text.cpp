@@ -76,7 +76,8 @@ std::string format_bytes(std::uint64_t bytes) {
 
 std::string format_count(double count) {
     if (!std::isfinite(count)) return fmt::format("{}", count);
-    if (std::abs(count) < 1000) return fmt::format("{}", count);
+    if (std::abs(count) < 1000)
+        return count == std::floor(count) ? fmt::format("{}", count) : fmt::format("{:.4g}", count);
     constexpr std::array<std::string_view, 5> units{"K", "M", "B", "T", "Q"};
     double value = count / 1000;
     std::size_t unit = 0;
@@ -99,6 +100,13 @@ std::string format_duration(double seconds) {
     if (days > 0) return fmt::format("{}d{}h{}m", days, hours, minutes);
     if (hours > 0) return fmt::format("{}h{}m{}s", hours, minutes, whole % 60);
     return fmt::format("{}m{}s", minutes, whole % 60);
+}
+
+std::string format_seconds(double seconds) {
+    const double size = std::abs(seconds);
+    if (size != 0 && size < 0.9999995e-3) return fmt::format("{:.4g} us", 1e6 * seconds);
+    if (size != 0 && size < 0.99995) return fmt::format("{:.4g} ms", 1e3 * seconds);
+    return fmt::format("{:.4g} s", seconds);
 }
 
 std::optional<std::uint64_t> parse_bytes(std::string_view text) {

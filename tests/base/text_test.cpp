@@ -39,6 +39,19 @@ TEST_CASE("counts are printed for people") {
     CHECK(format_count(999'999) == "1.00M");
     CHECK(format_count(6'738'415'616) == "6.74B");
     CHECK(format_count(-2500) == "-2.50K");
+    // Rates are no whole numbers.
+    CHECK(format_count(37.4189906919765) == "37.42");
+    CHECK(format_count(0.0421399) == "0.04214");
+}
+
+TEST_CASE("measured times have four significant digits, however short") {
+    CHECK(format_seconds(1.06713) == "1.067 s");
+    CHECK(format_seconds(0.99996) == "1 s");
+    CHECK(format_seconds(0.0421399) == "42.14 ms");
+    CHECK(format_seconds(0.0000180437) == "18.04 us");
+    CHECK(format_seconds(3.5e-9) == "0.0035 us");
+    CHECK(format_seconds(128.4567) == "128.5 s");
+    CHECK(format_seconds(0) == "0 s");
 }
 
 TEST_CASE("durations are printed for people and can be read back") {

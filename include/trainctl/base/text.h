@@ -15,10 +15,13 @@ std::optional<std::string> nearest_name(std::string_view name, std::span<const s
 
 // 1536 -> "1.50 KiB"; exact below 1 KiB ("512 B").
 std::string format_bytes(std::uint64_t bytes);
-// 1234567 -> "1.23M"; below 1000 exact.
+// 1234567 -> "1.23M"; below 1000 whole numbers as they are, others (rates) to four significant digits:
+// "37.42".
 std::string format_count(double count);
 // 125440 -> "1d10h50m"; under a minute with one decimal ("12.3s").
 std::string format_duration(double seconds);
+// A measured time to four significant digits: "1.067 s", "42.13 ms", "18.04 us".
+std::string format_seconds(double seconds);
 
 // "512MiB", "10GiB", "4K" (1024), "1GB" (1e9), plain digits = bytes. nullopt if malformed or overflowing.
 std::optional<std::uint64_t> parse_bytes(std::string_view text);
