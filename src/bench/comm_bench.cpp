@@ -128,8 +128,8 @@ std::string describe(const std::vector<CommBenchRow>& rows, int ranks) {
     std::string text = fmt::format("{} rank(s); every result checked\n{:<16} {:>12} {:>12} {:>12} {:>12}\n",
                                    ranks, "operation", "bytes", "time", "GB/s", "copy GB/s");
     for (const CommBenchRow& row : rows) {
-        text += fmt::format("{:<16} {:>12} {:>9.1f} us {:>12.3f} {:>12.3f}\n", row.operation, row.bytes,
-                            1e6 * row.seconds, row.bytes_per_s / 1e9, row.copy_bytes_per_s / 1e9);
+        text += fmt::format("{:<16} {:>12} {:>12} {:>12.4g} {:>12.4g}\n", row.operation, row.bytes,
+                            format_seconds(row.seconds), row.bytes_per_s / 1e9, row.copy_bytes_per_s / 1e9);
     }
     return text;
 }

@@ -103,22 +103,30 @@ StepBenchResult bench_step(Rank& rank, const JobSpec& job, Clock& clock, const S
 
 std::string describe(const StepBenchResult& result) {
     std::string text = fmt::format(
-        "step            {:.4f} s on {} rank(s) x {} thread(s)\n"
-        "tokens/s        {:.1f}\n"
-        "model           {:.1f} GFLOP/s\n"
-        "products alone  {:.1f} GFLOP/s (the step's own, same run)\n"
-        "gemm_share      {:.1f} %\n"
-        "phases          data {:.4f} s, forward {:.4f} s, backward {:.4f} s, exposed communication {:.4f} s, "
-        "optimizer {:.4f} s\n"
-        "loss            {:.4f} -> {:.4f} on one repeated batch\n",
-        result.step_s, result.ranks, result.threads, result.tokens_per_s, result.model_flops_per_s / 1e9,
-        result.gemm_flops_per_s / 1e9, 100.0 * result.gemm_share, result.phases.data, result.phases.forward,
-        result.phases.backward, result.phases.communication, result.phases.optimizer, result.loss_first,
+        "step            {} on {} rank(s) x {} thread(s)\n"
+        "tokens/s        {}\n"
+        "model           {:.4g} GFLOP/s\n"
+        "products alone  {:.4g} GFLOP/s (the step's own, same run)\n"
+        "gemm_share      {:.1f} %\n",
+        format_seconds(result.step_s), result.ranks, result.threads, format_count(result.tokens_per_s),
+        result.model_flops_per_s / 1e9, result.gemm_flops_per_s / 1e9, 100.0 * result.gemm_share);
+    if (result.gemm_share > 1.0)
+        text +=
+            "                above 100 %: alone, the products ran slower than within the step: other work on "
+            "this "
+            "machine disturbed them\n";
+    const PhaseSeconds& phases = result.phases;
+    text += fmt::format(
+        "phases          data {}, forward {}, backward {}, exposed communication {}, optimizer {}\n"
+        "loss            {:.4g} -> {:.4g} on one repeated batch\n",
+        format_seconds(phases.data), format_seconds(phases.forward), format_seconds(phases.backward),
+        format_seconds(phases.communication), format_seconds(phases.optimizer), result.loss_first,
         result.loss_last);
     text += "one more step, waiting for each op:\n";
     for (const OpTotal& total : result.ops) {
-        text += fmt::format("  {:<24} {:>5} calls {:>9.2f} ms", total.name, total.calls, 1e3 * total.seconds);
-        if (total.flops > 0.0) text += fmt::format(" {:>9.1f} GFLOP/s", total.flops / total.seconds / 1e9);
+        text += fmt::format("  {:<24} {:>5} calls {:>10}", total.name, total.calls,
+                            format_seconds(total.seconds));
+        if (total.flops > 0.0) text += fmt::format(" {:>9.4g} GFLOP/s", total.flops / total.seconds / 1e9);
         text += '\n';
     }
     return text;

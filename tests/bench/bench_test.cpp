@@ -150,3 +150,25 @@ TEST_CASE("bench op refuses a name that fits nothing") {
     });
     CHECK(tried.front() == Exit::Usage);
 }
+
+TEST_CASE("a share above 100 % is explained where it is printed, and figures have few digits") {
+    OpBenchRow row;
+    row.name = "add";
+    row.seconds = 0.0000123456;
+    row.bytes = 1e6;
+    row.share_of_ceiling = 0.9;
+    CHECK_THAT(describe({row}),
+               !Catch::Contains("above 100 %") && Catch::Contains("12.35 us") && Catch::Contains(" 81 "));
+    OpBenchRow fast = row;
+    fast.share_of_ceiling = 1.2;
+    CHECK_THAT(describe({row, fast}), Catch::Contains("120.0 %") && Catch::Contains("A share above 100 %"));
+
+    StepBenchResult step;
+    step.step_s = 0.0421399;
+    step.tokens_per_s = 37.4189906919765;
+    step.gemm_share = 0.7;
+    CHECK_THAT(describe(step), !Catch::Contains("above 100 %") && Catch::Contains("42.14 ms") &&
+                                   Catch::Contains("tokens/s        37.42\n") && !Catch::Contains("0.0000"));
+    step.gemm_share = 1.03;
+    CHECK_THAT(describe(step), Catch::Contains("103.0 %\n                above 100 %"));
+}

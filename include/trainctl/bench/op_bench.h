@@ -29,7 +29,9 @@ struct OpBenchRow {
     double bytes = 0.0;        // read and written once each
     double worst_error = 0.0;  // at the sampled places, relative to the tolerance's scale
     double tolerance = 0.0;
-    // Against the ceiling measured in the same run: a large product for FLOPs, a copy for bytes.
+    // Against the ceiling measured in the same run, before and after the ops (the better counts): a large
+    // product for FLOPs, streaming memory for bytes. Above 1 for what stays in caches, or when both were
+    // disturbed.
     double share_of_ceiling = 0.0;
 };
 
