@@ -107,6 +107,19 @@ Exit show(const CommandResult& result) {
     return result.exit;
 }
 
+Exit show(const Invocation& invocation, const CommandResult& result) {
+    if (invocation.format == OutputFormat::Text) return show(result);
+    if (!result.out.empty()) print(result.out);
+    if (result.exit != Exit::Ok) {
+        std::string text = result.err;
+        if (text.ends_with('\n')) text.pop_back();
+        constexpr std::string_view label = "error: ";
+        if (text.starts_with(label)) text.erase(0, label.size());
+        report_shared_error(Error(result.exit, text, Where::here()), invocation.format);
+    }
+    return result.exit;
+}
+
 std::string exit_code_help() {
     std::string text = "exit codes:";
     for (int code = 0; code <= static_cast<int>(Exit::Fenced); ++code) {

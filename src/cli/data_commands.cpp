@@ -5,6 +5,8 @@
 
 #include "cli/command.h"
 #include "cli/job_options.h"
+#include "cli/number_option.h"
+#include "cli/output_lock.h"
 #include "trainctl/base/error.h"
 #include "trainctl/base/log.h"
 #include "trainctl/data/commands.h"
@@ -52,8 +54,8 @@ void add_prepare(CLI::App& data, Invocation& invocation) {
         ->capture_default_str();
     command->add_option("--jsonl-key", args->jsonl_key, "key of the text in JSONL lines")
         ->capture_default_str();
-    command->add_option("--threads", args->threads, "0: the cores of this process")
-        ->check(CLI::NonNegativeNumber);
+    command->add_option("--threads", args->threads, "0: the cores of this process, at most 32")
+        ->check(whole_number({.low = 0, .high = 1024}));
     command->add_flag_callback(
         "--overwrite", [args] { args->existing = Existing::Replace; }, "replace existing output files");
     add_json_flag(*command, invocation);
@@ -61,7 +63,10 @@ void add_prepare(CLI::App& data, Invocation& invocation) {
         invocation.action = [&invocation, args] {
             StopFlag stop;
             DescriptorLog log(STDERR_FILENO, LogLevel::Info, {});
-            const SignalThread signals(stop, log);
+            // What the signal leads to is said by the error that ends the command.
+            const SignalThread signals(stop, log, Announce::Never);
+            std::optional<OutputLock> lock;
+            args->claim = [&lock](const std::string& prefix) { lock.emplace(prefix); };
             const bool terminal = isatty(STDERR_FILENO) == 1;
             args->progress_interval_s = terminal ? 0.2 : 10.0;
             args->progress = [terminal](const PrepareProgress& progress) {
@@ -71,7 +76,7 @@ void add_prepare(CLI::App& data, Invocation& invocation) {
             const CommandResult result =
                 prepare_data(invocation.files, invocation.clock, *args, invocation.format);
             if (terminal) write_text(STDERR_FILENO, "\n");
-            return show(result);
+            return show(invocation, result);
         };
     });
 }
@@ -89,17 +94,26 @@ void add_inspect(CLI::App& data, Invocation& invocation) {
                                             "--job and --step, what a step is fed");
     CLI::Option* path = command->add_option("PATH", options->args.path, "prefix or file");
     command->add_option("--tokenizer", options->args.tokenizer, "how to show ids; default: of PREFIX.json");
-    command->add_option("--end-of-document", options->args.end_of_document, "id that ends a document");
-    command->add_option("--excerpts", options->args.excerpts, "documents shown")->capture_default_str();
-    command->add_option("--excerpt-tokens", options->args.excerpt_tokens, "tokens shown of each")
-        ->capture_default_str();
+    command->add_option("--end-of-document", options->args.end_of_document, "id that ends a document")
+        ->check(whole_number({.low = 0, .high = INT32_MAX}));
+    command->add_option("--excerpts", options->args.excerpts, "documents shown")
+        ->capture_default_str()
+        ->check(whole_number({.low = 0, .high = most_repetitions}));
+    command
+        ->add_option("--excerpt-tokens", options->args.excerpt_tokens,
+                     "tokens shown of each; with --step 0: all")
+        ->capture_default_str()
+        ->check(whole_number({.low = 0, .high = most_repetitions}));
     options->format.add(*command);
     CLI::Option* job = command->add_option("--job", options->job.path, "job file")->excludes(path);
     command->add_option("--set", options->job.set, "key=value of the job file");
-    command->add_option("--step", options->step.step, "any past or future step; the first is 1")->needs(job);
+    command->add_option("--step", options->step.step, "any past or future step; the first is 1")
+        ->needs(job)
+        ->check(whole_number({.low = 1, .high = 1e9}));
     command
         ->add_option("--ranks", options->step.ranks, "data-parallel ranks, to name the reader of each sample")
-        ->needs(job);
+        ->needs(job)
+        ->check(rank_count());
     add_json_flag(*command, invocation);
     command->callback([&invocation, options, job] {
         const bool by_step = !job->empty();
@@ -107,11 +121,12 @@ void add_inspect(CLI::App& data, Invocation& invocation) {
         invocation.action = [&invocation, options, by_step] {
             options->args.format = options->format.token_format();
             options->args.dtype = options->format.token_dtype();
-            if (!by_step) return show(inspect_data(invocation.files, options->args, invocation.format));
+            if (!by_step)
+                return show(invocation, inspect_data(invocation.files, options->args, invocation.format));
             options->step.tokenizer = options->args.tokenizer;
             options->step.excerpt_tokens = options->args.excerpt_tokens;
             const JobSpec spec = load_job_or_fail(invocation.files, options->job, options->step.ranks);
-            return show(inspect_step(invocation.files, spec, options->step, invocation.format));
+            return show(invocation, inspect_step(invocation.files, spec, options->step, invocation.format));
         };
     });
 }
@@ -129,16 +144,20 @@ void add_verify(CLI::App& data, Invocation& invocation) {
         "Check sizes, offsets, ids and checksums; with --job, that ranks read disjoint windows "
         "that cover the set");
     CLI::Option* path = command->add_option("PATH", options->args.path, "prefix or file");
-    command->add_option("--vocab-size", options->args.vocab_size,
-                        "ids must be below it; default: of PREFIX.json");
+    command
+        ->add_option("--vocab-size", options->args.vocab_size,
+                     "ids must be below it; default: of PREFIX.json")
+        ->check(at_least(1));
     options->format.add(*command);
     CLI::Option* job = command->add_option("--job", options->job.path, "job file")->excludes(path);
     command->add_option("--set", options->job.set, "key=value of the job file");
     command->add_option("--ranks", options->job_args.ranks, "data-parallel ranks")
         ->needs(job)
+        ->check(rank_count())
         ->capture_default_str();
     command->add_option("--sample-limit", options->job_args.sample_limit, "samples to walk at most")
-        ->needs(job);
+        ->needs(job)
+        ->check(at_least(1));
     command
         ->add_flag_callback(
             "--skip-contents", [options] { options->job_args.contents = Contents::Skip; },
@@ -151,9 +170,10 @@ void add_verify(CLI::App& data, Invocation& invocation) {
         invocation.action = [&invocation, options, by_job] {
             options->args.format = options->format.token_format();
             options->args.dtype = options->format.token_dtype();
-            if (!by_job) return show(verify_data(invocation.files, options->args, invocation.format));
+            if (!by_job)
+                return show(invocation, verify_data(invocation.files, options->args, invocation.format));
             const JobSpec spec = load_job_or_fail(invocation.files, options->job, options->job_args.ranks);
-            return show(verify_job(invocation.files, spec, options->job_args, invocation.format));
+            return show(invocation, verify_job(invocation.files, spec, options->job_args, invocation.format));
         };
     });
 }

@@ -60,7 +60,13 @@ CommandResult CheckList::result(OutputFormat format) const {
     }
     text += all_passed() ? "all checks passed\n" : "some checks FAILED\n";
     const std::string json = fmt::format(R"({{"ok":{},"checks":[{}]}})", all_passed(), list);
-    return {all_passed() ? Exit::Ok : Exit::BadInput, in_format(format, text, json), {}};
+    if (all_passed()) return {Exit::Ok, in_format(format, text, json), {}};
+    std::string failed;
+    for (const Check& check : checks_)
+        if (check.verdict == Verdict::Failed) failed += (failed.empty() ? "" : ", ") + check.name;
+    return {
+        Exit::BadInput, in_format(format, text, json),
+        fmt::format("error: these checks failed: {}. Restore the files or prepare the data again\n", failed)};
 }
 
 }  // namespace trainctl::data_detail

@@ -131,6 +131,7 @@ Corpus::Corpus(FileSystem& files, const DataSpec& data, const CorpusOptions& opt
         opened.validation_end = opened.windows();
         validation_.push_back(std::move(opened));
     }
+    check_dtype_is_meant(data);
     if (data.validation_split > 0.0) {
         for (CorpusSource& source : train_) hold_out_tail(source, data.validation_split);
     }
@@ -144,6 +145,19 @@ Corpus::Corpus(FileSystem& files, const DataSpec& data, const CorpusOptions& opt
 }
 
 Corpus::~Corpus() = default;
+
+// Beside headerless files a dtype is theirs. Where there are none it is a mistake unless it says what headers
+// do.
+void Corpus::check_dtype_is_meant(const DataSpec& data) const {
+    std::vector<const TokenFile*> opened;
+    for (const auto* list : {&train_, &validation_})
+        for (const CorpusSource& source : *list)
+            for (const auto& file : source.files) opened.push_back(file.get());
+    if (std::any_of(opened.begin(), opened.end(),
+                    [](const TokenFile* file) { return file->layout().format == TokenFormat::NanoGpt; }))
+        return;
+    for (const TokenFile* file : opened) check_dtype(*file, {data.format, data.dtype, options_.vocab_size});
+}
 
 const std::vector<CorpusSource>& Corpus::sources(Split split) const {
     return split == Split::Train || validation_.empty() ? train_ : validation_;

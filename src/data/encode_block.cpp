@@ -54,15 +54,20 @@ void BlockEncoder::encode_lines(const Block& block, EncodedBlock& encoded) {
         simdjson::dom::element element;
         const auto parse_error = parser_->dom.parse(row.data(), row.size(), false).get(element);
         if (parse_error != simdjson::SUCCESS)
-            bad(fmt::format("not valid JSON: {}", simdjson::error_message(parse_error)));
+            bad(fmt::format("not valid JSON: {}. Every line must be one JSON object; mend or remove the line",
+                            simdjson::error_message(parse_error)));
         simdjson::dom::object object;
-        if (element.get(object) != simdjson::SUCCESS) bad("a JSON object is expected on every line");
+        if (element.get(object) != simdjson::SUCCESS)
+            bad("a JSON object is expected on every line; mend or remove the line");
         std::string_view document;
         const auto key_error = object.at_key(key_).get(document);
         if (key_error == simdjson::NO_SUCH_FIELD) {
             bad(fmt::format("has no key \"{}\"; name the key of the text (--jsonl-key)", key_));
         } else if (key_error != simdjson::SUCCESS) {
-            bad(fmt::format("the value of \"{}\" is not a string", key_));
+            bad(fmt::format(
+                "the value of \"{}\" is not a string; name the key of the text (--jsonl-key), or mend or "
+                "remove the line",
+                key_));
         }
         if (document.empty()) {
             ++encoded.empty_documents;

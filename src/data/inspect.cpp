@@ -100,7 +100,9 @@ std::vector<DocumentSpan> excerpt_places(const TokenFile& file, std::int64_t wan
 
 CommandResult inspect_data(FileSystem& files, const InspectArgs& args, OutputFormat format) {
     OpenFiles open_files(files);
-    const auto file = open_token_file(open_files, args.path, {args.format, args.dtype, 0});
+    const TokenFileOptions options{args.format, args.dtype, 0, Wording::Options};
+    const auto file = open_token_file(open_files, args.path, options);
+    check_dtype(*file, options);
     const TokenLayout& layout = file->layout();
     const auto tokenizer = data_detail::tokenizer_for(files, layout.path, args.tokenizer);
 
@@ -133,7 +135,7 @@ CommandResult inspect_data(FileSystem& files, const InspectArgs& args, OutputFor
                             histogram->documents, histogram->empty, histogram->longest,
                             histogram_json(*histogram));
     } else {
-        shown += "; this format keeps no documents (name the end-of-document id to split it)\n";
+        shown += "; this format keeps no documents (--end-of-document ID splits it)\n";
     }
     std::string list;
     for (const DocumentSpan& place : excerpt_places(*file, args.excerpts)) {

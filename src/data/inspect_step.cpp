@@ -32,12 +32,15 @@ Documents documents_of(const TokenFile& file, std::int64_t first_token, std::int
 
 CommandResult inspect_step(FileSystem& files, const JobSpec& job, const InspectStepArgs& args,
                            OutputFormat format) {
-    if (args.step < 1) fail(Exit::Usage, fmt::format("steps are counted from 1, found {}", args.step));
+    if (args.step < 1)
+        fail(Exit::Usage, fmt::format("--step: steps are counted from 1, found {}", args.step));
     const std::int64_t global = job.training.global_batch_size;
     if (global < 1 || args.ranks < 1 || global % args.ranks != 0) {
         fail(Exit::Usage,
-             fmt::format("training.global_batch_size {} must be a multiple of the {} data-parallel ranks",
-                         global, args.ranks));
+             fmt::format(
+                 "training.global_batch_size {} must be a multiple of the {} data-parallel ranks; give "
+                 "--ranks as the job was started",
+                 global, args.ranks));
     }
     const Corpus corpus(files, job.data, {job.training.sequence_length, job.model.vocab_size, job.seed});
     const std::int64_t first = (args.step - 1) * global;

@@ -19,11 +19,12 @@ constexpr std::size_t flush_bytes = 1024 * 1024;
 
 std::uint8_t code_of(TokenType type) { return type == TokenType::U16 ? 8 : 4; }
 
-// A temporary file with a write buffer; removed unless kept.
+// A temporary file with a write buffer; removed unless kept. Its name is fixed, so that what a killed process
+// left is written over.
 class Spool {
   public:
-    Spool(FileSystem& files, std::string path, Open mode)
-        : files_(files), path_(std::move(path)), file_(files.open(path_, mode)) {
+    Spool(FileSystem& files, std::string path)
+        : files_(files), path_(std::move(path)), file_(files.open(path_, Open::Truncate)) {
         buffer_.reserve(flush_bytes + 64);
     }
     ~Spool() {
@@ -103,13 +104,13 @@ struct MegatronWriter::Impl {
           prefix(std::move(prefix_in)),
           vocab_size(vocab),
           type(megatron_token_type(vocab)),
-          sequence_limit(limit),
-          mode(existing == Existing::Refuse ? Open::CreateNew : Open::Truncate) {
+          sequence_limit(limit) {
         files.make_directories(parent_path(prefix));
         if (existing == Existing::Refuse) refuse_existing();
-        bin = std::make_unique<Spool>(files, prefix + ".bin.tmp", mode);
-        lengths = std::make_unique<Spool>(files, prefix + ".lengths.tmp", mode);
-        documents = std::make_unique<Spool>(files, prefix + ".documents.tmp", mode);
+        for (const char* later : {".idx.tmp", ".json.tmp"}) files.remove_file(prefix + later);
+        bin = std::make_unique<Spool>(files, prefix + ".bin.tmp");
+        lengths = std::make_unique<Spool>(files, prefix + ".lengths.tmp");
+        documents = std::make_unique<Spool>(files, prefix + ".documents.tmp");
         documents->put(std::int64_t{0});
     }
 
@@ -118,13 +119,6 @@ struct MegatronWriter::Impl {
             if (!files.status(prefix + suffix)) continue;
             fail(Exit::Usage, fmt::format("{}{} exists already; choose another output or give --overwrite",
                                           prefix, suffix));
-        }
-        for (const char* suffix : {".bin.tmp", ".lengths.tmp", ".documents.tmp", ".idx.tmp", ".json.tmp"}) {
-            if (!files.status(prefix + suffix)) continue;
-            fail(Exit::Usage,
-                 fmt::format("{}{} exists: another prepare writes this output, or one was killed. If none "
-                             "is running, ask to overwrite",
-                             prefix, suffix));
         }
     }
 
@@ -170,7 +164,6 @@ struct MegatronWriter::Impl {
     const std::int64_t vocab_size;
     const TokenType type;
     const std::int64_t sequence_limit;
-    const Open mode;
     WrittenTokens written;
     std::int64_t sequence_tokens = 0;
     bool in_document = false;
@@ -215,7 +208,7 @@ WrittenTokens MegatronWriter::finish() {
     s.written.bin_bytes = s.bin->bytes();
     s.lengths->flush();
     s.documents->flush();
-    s.index = std::make_unique<Spool>(s.files, s.prefix + ".idx.tmp", s.mode);
+    s.index = std::make_unique<Spool>(s.files, s.prefix + ".idx.tmp");
     s.write_index();
     s.written.idx_sha256 = s.index->finish();
     s.written.idx_bytes = s.index->bytes();
@@ -229,7 +222,7 @@ void MegatronWriter::commit(const std::string& sidecar) {
     invariant(s.index != nullptr, "MegatronWriter: commit() comes after finish()");
     std::unique_ptr<Spool> json;
     if (!sidecar.empty()) {
-        json = std::make_unique<Spool>(s.files, s.prefix + ".json.tmp", s.mode);
+        json = std::make_unique<Spool>(s.files, s.prefix + ".json.tmp");
         json->put_bytes(std::as_bytes(std::span(sidecar)));
         json->finish();
     }

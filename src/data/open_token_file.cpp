@@ -31,6 +31,47 @@ std::int32_t first_word(OpenFiles& files, const std::string& path, std::uint64_t
     return load<std::int32_t>(bytes, 0);
 }
 
+// `data.dtype = "uint16"` or `--dtype uint16`, as the user would write it.
+std::string setting(const TokenFileOptions& options, std::string_view name, std::string_view value) {
+    return options.wording == Wording::JobKeys ? fmt::format("data.{} = \"{}\"", name, value)
+                                               : fmt::format("--{} {}", name, value);
+}
+
+std::string name_of(const TokenFileOptions& options, std::string_view name) {
+    return (options.wording == Wording::JobKeys ? "data." : "--") + std::string(name);
+}
+
+// Nothing is called `path`: says what was looked for in the format that was asked for, and what is there
+// instead.
+[[noreturn]] void fail_missing(FileSystem& files, const std::string& path, const TokenFileOptions& options) {
+    const std::string prefix = megatron_prefix(path);
+    const bool bin = is_file(files, prefix + ".bin");
+    const bool idx = is_file(files, prefix + ".idx");
+    if (options.format == TokenFormat::NanoGpt || options.format == TokenFormat::LlmC) {
+        std::string next = "check the path";
+        if (bin && idx) {
+            next = fmt::format("{} and .idx are a Megatron data set: use {}", prefix + ".bin",
+                               setting(options, "format", "megatron"));
+        } else if (bin) {
+            next = fmt::format("give the whole name, {}.bin", prefix);
+        }
+        fail(Exit::BadInput, fmt::format("{}: no such file ({} files are one file, without an index); {}",
+                                         path, token_format_name(options.format), next));
+    }
+    if (bin) {
+        fail(Exit::BadInput,
+             fmt::format(
+                 "{0}.idx: no such file, but {0}.bin is there. If it is half of a Megatron data set, restore "
+                 "the index or prepare the data again; if it is a headerless (nanogpt) or llm.c file, give "
+                 "its whole name, {0}.bin",
+                 prefix));
+    }
+    fail(Exit::BadInput,
+         fmt::format("{}: no such file, and no {}.idx beside it either. Give a token file or the prefix "
+                     "of a Megatron data set (trainctl data prepare makes one from text)",
+                     path, prefix));
+}
+
 std::unique_ptr<TokenFile> open_megatron(OpenFiles& files, const std::string& path, std::int64_t vocab_size) {
     const std::string prefix = megatron_prefix(path);
     TokenLayout layout;
@@ -40,9 +81,10 @@ std::unique_ptr<TokenFile> open_megatron(OpenFiles& files, const std::string& pa
     for (const std::string& needed : {layout.path, layout.index_path}) {
         if (!is_file(files.files(), needed)) {
             fail(Exit::BadInput,
-                 fmt::format("{}: no such file. A Megatron data set is PREFIX.bin and PREFIX.idx; give "
-                             "the prefix, here {}",
-                             needed, prefix));
+                 fmt::format(
+                     "{0}: no such file. A Megatron data set is a pair, here {1}.bin and {1}.idx; check the "
+                     "path, or restore the file or prepare the data again",
+                     needed, prefix));
         }
     }
     layout.file_bytes = files.files().status(layout.path)->size;
@@ -56,8 +98,10 @@ std::unique_ptr<TokenFile> open_llmc(OpenFiles& files, const std::string& path, 
                                      std::int64_t vocab_size) {
     if (size < llmc_header_bytes) {
         fail(Exit::BadInput,
-             fmt::format("{}: an llm.c token file starts with a header of {} bytes, this file has {}", path,
-                         llmc_header_bytes, size));
+             fmt::format(
+                 "{}: an llm.c token file starts with a header of {} bytes, this file has {}; it is cut, or "
+                 "has another format",
+                 path, llmc_header_bytes, size));
     }
     std::array<std::byte, 12> header{};
     files.read_at(path, 0, header);
@@ -69,7 +113,7 @@ std::unique_ptr<TokenFile> open_llmc(OpenFiles& files, const std::string& path, 
     if (!gpt2 && !llama) {
         fail(Exit::BadInput,
              fmt::format("{}: magic {} version {} is no llm.c token file (expected {} version 1 or {} "
-                         "version 7)",
+                         "version 7); leave the format out to have it found out",
                          path, magic, version, llmc_gpt2_magic, llmc_llama_magic));
     }
     TokenLayout layout;
@@ -83,7 +127,7 @@ std::unique_ptr<TokenFile> open_llmc(OpenFiles& files, const std::string& path, 
     if (tokens < 0 || size != llmc_header_bytes + static_cast<std::uint64_t>(tokens) * item) {
         fail(Exit::BadInput,
              fmt::format("{}: its header says {} tokens of {} bytes, so {} bytes, but the file has {}: it "
-                         "is cut or damaged",
+                         "is cut or damaged; fetch or write it again",
                          path, tokens, item,
                          static_cast<std::int64_t>(llmc_header_bytes) +
                              std::int64_t{tokens} * static_cast<std::int64_t>(item),
@@ -93,7 +137,8 @@ std::unique_ptr<TokenFile> open_llmc(OpenFiles& files, const std::string& path, 
 }
 
 // Headerless files carry no sign of their type, so a wrong one is guessed from ids at a few places.
-void check_declared_type(OpenFiles& files, const TokenLayout& layout, std::int64_t vocab_size) {
+void check_declared_type(OpenFiles& files, const TokenLayout& layout, const TokenFileOptions& options) {
+    const std::int64_t vocab_size = options.vocab_size;
     constexpr std::int64_t sample = 4096;
     const std::int64_t count = std::min(sample, layout.tokens);
     std::int64_t odd = 0, odd_zero = 0, even = 0, even_zero = 0;
@@ -107,8 +152,8 @@ void check_declared_type(OpenFiles& files, const TokenLayout& layout, std::int64
             try {
                 TokenFile(files, layout, nullptr, vocab_size).read(start, ids);
             } catch (const Error& error) {
-                fail(error.code(), fmt::format("{}. Check data.dtype: {} is declared", error.what(),
-                                               layout.type == TokenType::U16 ? "uint16" : "uint32"));
+                fail(error.code(), fmt::format("{}. Check {}: {} is declared", error.what(),
+                                               name_of(options, "dtype"), token_type_name(layout.type)));
             }
         } else if (layout.type == TokenType::U16) {
             unchecked.read(start, ids);
@@ -121,8 +166,8 @@ void check_declared_type(OpenFiles& files, const TokenLayout& layout, std::int64
     if (layout.type == TokenType::U16 && odd >= 8 && odd_zero == odd && even_zero < even) {
         fail(Exit::BadInput,
              fmt::format("{}: declared uint16, but every second id of {} looked at is 0 and the others "
-                         "are not: these are uint32 ids. Set data.dtype = \"uint32\"",
-                         layout.path, odd + even));
+                         "are not: these are uint32 ids. Set {}",
+                         layout.path, odd + even, setting(options, "dtype", "uint32")));
     }
 }
 
@@ -132,20 +177,26 @@ std::unique_ptr<TokenFile> open_headerless(OpenFiles& files, const std::string& 
     if (word == llmc_gpt2_magic || word == llmc_llama_magic) {
         fail(Exit::BadInput,
              fmt::format("{}: declared headerless (nanogpt), but it starts with the magic number {} of an "
-                         "llm.c file. Set data.format = \"llmc\" or \"auto\"",
-                         path, word));
+                         "llm.c file. Set {}, or leave the format out",
+                         path, word, setting(options, "format", "llmc")));
     }
     if (!options.dtype) {
+        const std::string prefix = megatron_prefix(path);
+        if (options.format == TokenFormat::Auto && read_sidecar(files.files(), prefix)) {
+            fail(Exit::BadInput, fmt::format("{0}.idx: no such file, but {0}.bin and {0}.json of a prepared "
+                                             "data set are there. Restore "
+                                             "the index or prepare the data again",
+                                             prefix));
+        }
         fail(Exit::Usage,
-             fmt::format("{}: a file without header does not say how wide its ids are. Set data.dtype = "
-                         "\"uint16\" (nanoGPT's own) or \"uint32\"; if it is half of a Megatron data set, "
-                         "its .idx is missing",
-                         path));
+             fmt::format(
+                 "{}: a file without header does not say how wide its ids are. Set {} (nanoGPT's own) or {}; "
+                 "if it is half of a Megatron data set, {}.idx is missing",
+                 path, setting(options, "dtype", "uint16"), setting(options, "dtype", "uint32"), prefix));
     }
     if (*options.dtype != DType::U16 && *options.dtype != DType::U32) {
-        fail(Exit::Usage,
-             fmt::format("{}: data.dtype of a headerless file is \"uint16\" or \"uint32\", not \"{}\"", path,
-                         dtype_name(*options.dtype)));
+        fail(Exit::Usage, fmt::format("{}: {} of a headerless file is uint16 or uint32, not {}", path,
+                                      name_of(options, "dtype"), dtype_name(*options.dtype)));
     }
     TokenLayout layout;
     layout.path = path;
@@ -156,11 +207,11 @@ std::unique_ptr<TokenFile> open_headerless(OpenFiles& files, const std::string& 
     if (size % item != 0) {
         fail(Exit::BadInput,
              fmt::format("{}: {} bytes is no whole number of {} ids ({} bytes each): the file is cut, or "
-                         "data.dtype is wrong",
-                         path, size, token_type_name(layout.type), item));
+                         "{} is wrong",
+                         path, size, token_type_name(layout.type), item, name_of(options, "dtype")));
     }
     layout.tokens = static_cast<std::int64_t>(size / item);
-    check_declared_type(files, layout, options.vocab_size);
+    check_declared_type(files, layout, options);
     return std::make_unique<TokenFile>(files, std::move(layout), nullptr, options.vocab_size);
 }
 
@@ -173,12 +224,7 @@ std::unique_ptr<TokenFile> open_by_format(OpenFiles& files, const std::string& p
     if (format == TokenFormat::Megatron) return open_megatron(files, path, options.vocab_size);
 
     const auto status = files.files().status(path);
-    if (!status) {
-        fail(Exit::BadInput,
-             fmt::format("{}: no such file, and no {}.idx beside it either. Give a token file or the prefix "
-                         "of a Megatron data set (trainctl data prepare makes one from text)",
-                         path, megatron_prefix(path)));
-    }
+    if (!status) fail_missing(files.files(), path, options);
     if (status->directory) {
         fail(Exit::BadInput,
              fmt::format("{}: is a directory; name its files, for example {}/*.bin", path, path));
@@ -198,7 +244,9 @@ std::unique_ptr<TokenFile> open_token_file(OpenFiles& files, const std::string& 
                                            const TokenFileOptions& options) {
     auto file = open_by_format(files, path, options);
     const TokenLayout& layout = file->layout();
-    if (layout.tokens == 0) fail(Exit::BadInput, fmt::format("{}: holds no tokens", layout.path));
+    if (layout.tokens == 0)
+        fail(Exit::BadInput,
+             fmt::format("{}: holds no tokens; name another file or prepare the data again", layout.path));
     if (options.vocab_size - 1 > largest_id(layout.type)) {
         // Ids of a larger vocabulary were wrapped when the file was written: nothing can be recovered from
         // it.
@@ -209,6 +257,19 @@ std::unique_ptr<TokenFile> open_token_file(OpenFiles& files, const std::string& 
                  layout.path, token_type_name(layout.type), largest_id(layout.type), options.vocab_size));
     }
     return file;
+}
+
+void check_dtype(const TokenFile& file, const TokenFileOptions& options) {
+    const TokenLayout& layout = file.layout();
+    if (!options.dtype || layout.format == TokenFormat::NanoGpt ||
+        dtype_size(*options.dtype) == token_bytes(layout.type))
+        return;
+    const std::string name = name_of(options, "dtype");
+    fail(
+        Exit::Usage,
+        fmt::format("{}: its {} says {} ids, {} says {}; leave {} out (it is for headerless files)",
+                    layout.path, layout.index_path.empty() ? "header" : "index", token_type_name(layout.type),
+                    name, *options.dtype == DType::U16 ? "uint16" : "uint32", name));
 }
 
 bool is_pattern(const std::string& path) {

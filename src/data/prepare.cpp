@@ -25,7 +25,7 @@ using data_detail::InputFile;
 std::int64_t thread_count(std::int64_t asked) {
     constexpr std::int64_t most = 32;
     if (asked < 0 || asked > 1024)
-        fail(Exit::Usage, fmt::format("--threads must be in [0, 1024], found {}", asked));
+        fail(Exit::Usage, fmt::format("--threads must be between 0 and 1024, found {}", asked));
     if (asked > 0) return asked;
     return std::clamp<std::int64_t>(std::thread::hardware_concurrency(), 1, most);
 }
@@ -97,7 +97,7 @@ CommandResult prepare_data(FileSystem& files, Clock& clock, const PrepareArgs& g
     args.output = megatron_prefix(given.output);
     if (args.output.empty() || args.output.back() == '/') {
         fail(Exit::Usage,
-             fmt::format("the output must be a prefix such as data/corpus, found \"{}\"", args.output));
+             fmt::format("--output must be a prefix such as data/corpus, found \"{}\"", args.output));
     }
     const std::int64_t threads = thread_count(args.threads);
     const auto tokenizer = make_tokenizer(args.tokenizer);
@@ -114,6 +114,8 @@ CommandResult prepare_data(FileSystem& files, Clock& clock, const PrepareArgs& g
         progress.bytes_total += input.bytes;
     }
 
+    files.make_directories(parent_path(args.output));
+    if (args.claim) args.claim(args.output);
     MegatronWriter writer(files, args.output, tokenizer->vocab_size(), args.existing);
     Sink sink(writer, sidecar);
     BlockReader reader(files, inputs, *tokenizer);
@@ -144,15 +146,20 @@ CommandResult prepare_data(FileSystem& files, Clock& clock, const PrepareArgs& g
         [&] {
             if (args.stop && args.stop()) {
                 fail(Exit::Interrupted,
-                     fmt::format("stopped on request; nothing was written to {}", args.output));
+                     fmt::format(
+                         "stopped on request: nothing was written to {}, half or whole; the same command "
+                         "starts again from the beginning",
+                         args.output));
             }
             const double now = clock.monotonic_s();
             if (now - last_report >= args.progress_interval_s) report(now);
         });
     if (sink.documents() == 0) {
         fail(Exit::BadInput,
-             fmt::format("{} input file(s) hold no text at all ({} empty documents); nothing was written",
-                         inputs.size(), sidecar.empty_documents));
+             fmt::format(
+                 "{} input file(s) hold no text at all ({} empty documents); nothing was written. Name files "
+                 "with text",
+                 inputs.size(), sidecar.empty_documents));
     }
     sidecar.written = writer.finish();
     writer.commit(to_json(sidecar));

@@ -51,7 +51,9 @@ std::vector<InputFile> find_inputs(FileSystem& files, const std::vector<std::str
     std::vector<InputFile> found;
     for (const std::string& input : inputs) {
         const auto status = files.status(input);
-        if (!status) fail(Exit::BadInput, fmt::format("{}: no such file or directory", input));
+        if (!status)
+            fail(Exit::BadInput,
+                 fmt::format("{}: no such file or directory; check the path of --input", input));
         if (!status->directory) {
             found.push_back({input, kind_of(input), status->size});
             continue;
@@ -102,10 +104,12 @@ bool BlockReader::next(Block& block) {
                 fail(Exit::BadInput,
                      file.kind == TextKind::JsonLines
                          ? fmt::format("{}: line {} is longer than {} bytes; is this JSON Lines (one object "
-                                       "per line)?",
+                                       "per line)? If not, name it .txt to make it one document",
                                        file.path, line_, limit_bytes)
-                         : fmt::format("{}: {} bytes of text without a place where tokenizer {} can cut",
-                                       file.path, limit_bytes, tokenizer_.name()));
+                         : fmt::format(
+                               "{}: {} bytes of text without a place where tokenizer {} can cut; is this "
+                               "text?",
+                               file.path, limit_bytes, tokenizer_.name()));
             }
             more = fill(wanted);
             take = more ? cut(file) : carry_.size();

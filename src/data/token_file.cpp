@@ -103,7 +103,7 @@ void TokenFile::read(std::int64_t first, std::span<std::int32_t> into) const {
                     "another tokenizer or type ({} assumed), or is damaged",
                     layout_.path, token, byte_of(token),
                     static_cast<std::int64_t>(data_detail::load<T>(bytes, bad * sizeof(T))), limit,
-                    vocab_size_ > 0 ? ", the vocabulary (model.vocab_size)" : "",
+                    vocab_size_ > 0 ? ", the vocabulary (model.vocab_size, --vocab-size or PREFIX.json)" : "",
                     token_type_name(layout_.type)));
         });
         first += static_cast<std::int64_t>(count);

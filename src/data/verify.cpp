@@ -100,7 +100,10 @@ CheckList check_token_file(FileSystem& files, const VerifyArgs& args) {
         sidecar = read_sidecar(files, megatron_prefix(args.path));
         const std::int64_t vocab =
             args.vocab_size > 0 ? args.vocab_size : (sidecar ? sidecar->vocab_size : 0);
-        file = open_token_file(open_files, args.path, {args.format, args.dtype, vocab});
+        const TokenFileOptions options{args.format, args.dtype, vocab, args.wording};
+        file = open_token_file(open_files, args.path, options);
+        if (args.wording == Wording::Options)
+            check_dtype(*file, options);  // of a job the corpus has checked it
         return fmt::format("{}, {} of {}, {} tokens", token_format_name(file->layout().format),
                            token_type_name(file->layout().type), format_bytes(file->layout().file_bytes),
                            file->tokens());

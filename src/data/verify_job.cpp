@@ -169,9 +169,9 @@ CommandResult verify_job(FileSystem& files, const JobSpec& job, const VerifyJobA
             for (const CorpusSource& source : *sources) {
                 for (const auto& file : source.files) {
                     const std::string& path = file->layout().path;
-                    checks.append(path + ": ",
-                                  data_detail::check_token_file(
-                                      files, {path, job.data.format, job.data.dtype, job.model.vocab_size}));
+                    checks.append(path + ": ", data_detail::check_token_file(
+                                                   files, {path, job.data.format, job.data.dtype,
+                                                           job.model.vocab_size, Wording::JobKeys}));
                 }
             }
         }

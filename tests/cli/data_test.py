@@ -1,6 +1,7 @@
 """Data that are missing or broken: one message that names the file, exit 4, within seconds, nothing created."""
 
 import os
+import signal
 import socket
 import struct
 
@@ -113,6 +114,52 @@ class Commands(TrainctlTest):
             file.write(struct.pack("<H", 90))
         damaged = self.run_trainctl("data", "verify", "text", code=4)
         self.assertRegex(damaged.out, "FAILED +checksum")
+
+    def start_long_prepare(self):
+        """A prepare of so much text that it will still be at work when it is signalled."""
+        with open(self.directory / "zeros.txt", "wb") as file:
+            file.truncate(1 << 30)
+        process = self.start("data", "prepare", "--input", "zeros.txt", "--output", "long")
+        self.wait_until(lambda: (self.directory / "long.documents.tmp").exists(), process, "temporary files")
+        return process
+
+    def made(self):
+        return sorted(path.name for path in self.directory.glob("long*"))
+
+    def test_prepare_is_interrupted(self):
+        for number in (signal.SIGTERM, signal.SIGINT):
+            process = self.start_long_prepare()
+            process.signal(number)
+            self.assertEqual(process.wait(20), 3, process.describe())
+            self.one_error(process, "stopped on request: nothing was written to long")
+            self.assertNotIn("checkpoint", process.err)
+            self.assertEqual(self.made(), [])
+
+    def test_prepare_after_a_killed_one(self):
+        process = self.start_long_prepare()
+        process.signal(signal.SIGSTOP)
+        short = ("data", "prepare", "--input", "job.toml", "--output", "long")
+        # While it lives its output is its own, --overwrite or not.
+        for options in ((), ("--overwrite",)):
+            self.one_error(self.run_trainctl(*short, *options, code=2), "another `trainctl data prepare` is writing long")
+        process.signal(signal.SIGKILL)
+        process.wait()
+        self.assertIn("long.bin.tmp", self.made())
+        self.run_trainctl(*short)
+        self.assertEqual(self.made(), ["long.bin", "long.idx", "long.json"])
+        self.run_trainctl("data", "verify", "long")
+        self.one_error(self.run_trainctl(*short, code=2), "long.bin exists already", "--overwrite")
+        self.run_trainctl(*short, "--overwrite")
+
+    def test_options_are_named_as_options(self):
+        (self.directory / "plain.bin").write_bytes(bytes(1000))
+        for verb in ("inspect", "verify"):
+            self.one_error(self.run_trainctl("data", verb, "plain.bin", code=2), "--dtype uint16")
+            self.run_trainctl("data", verb, "plain.bin", "--dtype", "uint16")
+            self.one_error(self.run_trainctl("data", verb, "text", "--dtype", "uint32", code=2), "text.bin", "leave --dtype out")
+        os.remove(self.directory / "text.idx")
+        self.one_error(self.run_trainctl("data", "inspect", "text", code=4), "text.idx: no such file")
+        self.assertIn("text.idx: no such file", self.run_trainctl("data", "verify", "text", code=4).out)
 
     def test_prepare_leaves_nothing_half_written(self):
         process = self.run_trainctl("data", "prepare", "--input", "nowhere.txt", "--output", "new", "--tokenizer", "byte", code=4)

@@ -5,6 +5,7 @@
 #include "data_fixture.h"
 #include "support/catch.h"
 #include "trainctl/base/clock.h"
+#include "trainctl/data/fingerprint.h"
 
 using namespace trainctl;
 using namespace trainctl::test;
@@ -222,6 +223,45 @@ TEST_CASE("data verify finds every kind of damage") {
     disk.erase("d/p.json");
     REQUIRE(contains(verify(disk).text, "not checked  checksum"));
     REQUIRE(verify(disk).exit == Exit::Ok);
+}
+
+TEST_CASE("a byte that the fingerprint's samples miss is found by data verify") {
+    MemoryFileSystem disk;
+    disk.put("in.txt", std::string(4'000'000, 'a'));
+    SystemClock clock;
+    PrepareArgs args;
+    args.inputs = {"in.txt"};
+    args.output = "d/p";
+    prepare_data(disk, clock, args, OutputFormat::Text);
+    const JobSpec job = job_on({{"d/p", 1.0}});
+    const auto id = [&] {
+        const Corpus corpus(disk, job.data, {16, 257, job.seed});
+        return fingerprint(disk, corpus).id;
+    };
+    const std::string before = id();
+    const auto verify = [&] {
+        return verify_data(disk, {"d/p", TokenFormat::Auto, {}, 0}, OutputFormat::Text);
+    };
+    REQUIRE(verify().exit == Exit::Ok);
+    REQUIRE(verify().err.empty());
+    // 64 pieces of 64 KiB in 8 MB: the second byte of the gap behind the first piece.
+    disk.flip_bit("d/p.bin", 8 * (64 * 1024 + 2));
+    REQUIRE(id() == before);
+    REQUIRE(verify().exit == Exit::BadInput);
+    REQUIRE(contains(verify().out, "FAILED       checksum"));
+    REQUIRE(contains(verify().err, "error: these checks failed: checksum. Restore"));
+    disk.flip_bit("d/p.bin", 8 * (64 * 1024 + 2));
+    disk.flip_bit("d/p.bin", 8 * 1024);  // in a sampled piece
+    REQUIRE(id() != before);
+}
+
+TEST_CASE("progress is printed with few digits") {
+    PrepareProgress progress;
+    progress.bytes_total = 100;
+    progress.bytes_read = 50;
+    progress.tokens = 200;
+    progress.elapsed_s = 5.3449;
+    REQUIRE(contains(format_progress(progress), "  37.42 tokens/s"));
 }
 
 TEST_CASE("data verify of a job counts the windows that its ranks read") {

@@ -210,6 +210,8 @@ TEST_CASE("bad input is refused with file and line, and leaves nothing behind", 
             REQUIRE(thrown.code == Exit::BadInput);
             INFO(thrown.text);
             REQUIRE(contains(thrown.text, bad.message));
+            // What to do next is the last sentence.
+            REQUIRE((contains(thrown.text, ". ") || contains(thrown.text, "; ")));
             REQUIRE(outputs_of(disk).empty());
         }
     }
@@ -233,13 +235,33 @@ TEST_CASE("an existing data set is refused or replaced as a whole") {
     prepare(disk, {"b.txt"}, 2, Existing::Replace);
     REQUIRE(documents_of(disk) == std::vector<std::string>{"two"});
     REQUIRE(outputs_of(disk) == complete);
-    // Left by a killed one.
-    MemoryFileSystem other;
-    other.put("a.txt", "one");
-    other.put("out/p.bin.tmp", "half");
-    REQUIRE(thrown_by([&] { prepare(other, {"a.txt"}); }).code == Exit::Usage);
-    prepare(other, {"a.txt"}, 2, Existing::Replace);
-    REQUIRE(outputs_of(other) == complete);
+    REQUIRE(contains(thrown.text, "--overwrite"));
+}
+
+TEST_CASE("what a killed process left half-written is gone after the next one, whether it succeeds or not") {
+    for (const char* text : {"one", ""}) {
+        MemoryFileSystem disk;
+        disk.put("a.txt", text);
+        for (const char* suffix : {".bin", ".lengths", ".documents", ".idx", ".json"})
+            disk.put(std::string("out/p") + suffix + ".tmp", "half, and longer than what comes");
+        const bool good = *text != '\0';
+        REQUIRE(thrown_by([&] { prepare(disk, {"a.txt"}); }).code == (good ? Exit::Ok : Exit::BadInput));
+        REQUIRE(outputs_of(disk) == (good ? complete : std::vector<std::string>{}));
+        if (good) REQUIRE(verify(disk) == Exit::Ok);
+    }
+}
+
+TEST_CASE("an output that another process holds is not touched") {
+    MemoryFileSystem disk;
+    disk.put("a.txt", "one");
+    disk.put("out/p.bin.tmp", "of the other one");
+    SystemClock clock;
+    PrepareArgs args;
+    args.inputs = {"a.txt"};
+    args.output = "out/p.bin";
+    args.claim = [](const std::string& prefix) { fail(Exit::Usage, prefix + " is held"); };
+    REQUIRE(thrown_by([&] { prepare_data(disk, clock, args, OutputFormat::Text); }).text == "out/p is held");
+    REQUIRE(*disk.contents("out/p.bin.tmp") == "of the other one");
 }
 
 TEST_CASE("a failing file system leaves no part of a data set") {
@@ -262,7 +284,7 @@ TEST_CASE("a failing file system leaves no part of a data set") {
             ++failed;
             INFO("operation " << k << ": " << thrown.text);
             REQUIRE(thrown.code == Exit::Resource);
-            // A temporary whose creation was reported as failed may be another's: it stays.
+            // A temporary whose creation was reported as failed stays for the next one to write over.
             const std::vector<std::string> left = outputs_of(disk);
             REQUIRE((left.empty() ||
                      (effect == FaultEffect::Applied && left.size() == 1 && contains(left[0], ".tmp"))));

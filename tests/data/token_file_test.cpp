@@ -6,6 +6,7 @@
 #include "data_fixture.h"
 #include "support/catch.h"
 #include "support/temporary_directory.h"
+#include "trainctl/data/commands.h"
 
 using namespace trainctl;
 using namespace trainctl::test;
@@ -179,6 +180,68 @@ TEST_CASE("damaged, cut and missing token files are refused with the reason") {
     }
     disk.erase("m.bin");
     REQUIRE(contains(text_of("m", {}), "m.bin"));
+}
+
+TEST_CASE("a missing file is named, with what is there instead, in the words of whoever asks") {
+    MemoryFileSystem disk;
+    OpenFiles files(disk);
+    const auto text_of = [&](const char* path, const TokenFileOptions& options) {
+        const Thrown thrown = thrown_by([&] { open_token_file(files, path, options); });
+        CHECK((thrown.code == Exit::BadInput || thrown.code == Exit::Usage));
+        return thrown.text;
+    };
+    for (const TokenFormat format : {TokenFormat::NanoGpt, TokenFormat::LlmC}) {
+        const std::string text = text_of("none", {format, DType::U16, 0});
+        REQUIRE(contains(text, "none: no such file"));
+        REQUIRE_FALSE(contains(text, ".idx"));  // these formats have none
+    }
+    disk.put("n.bin", raw<std::uint16_t>({1, 2, 3}));
+    REQUIRE(contains(text_of("n", {TokenFormat::NanoGpt, DType::U16, 0}), "give the whole name, n.bin"));
+    REQUIRE(contains(text_of("n", {}), "n.idx: no such file, but n.bin is there"));
+    REQUIRE(contains(text_of("n", {TokenFormat::Megatron, {}, 0}), "n.idx: no such file"));
+    put_megatron(disk, "m", 100, {{1, 2, 3}});
+    REQUIRE(contains(text_of("m", {TokenFormat::NanoGpt, {}, 0}), "data.format = \"megatron\""));
+    REQUIRE(contains(text_of("m", {TokenFormat::NanoGpt, {}, 0, Wording::Options}), "--format megatron"));
+    REQUIRE(contains(text_of("n.bin", {}), "data.dtype = \"uint16\""));
+    const std::string options = text_of("n.bin", {TokenFormat::Auto, {}, 0, Wording::Options});
+    REQUIRE(contains(options, "--dtype uint16"));
+    REQUIRE_FALSE(contains(options, "data.dtype"));
+}
+
+TEST_CASE("a declared type that no headerless file uses must agree with the headers") {
+    MemoryFileSystem disk;
+    put_counting(disk, "wide.bin", 9, 0);
+    disk.put("narrow.bin", raw(counting<std::uint16_t>(9)));
+    put_megatron(disk, "m16", 100, {{1, 2, 3}});
+    put_megatron(disk, "m32", 100'000, {{1, 2, 3}});
+    disk.put("gpt2.bin", llmc_header(20240520, 1, 3) + raw<std::uint16_t>({1, 2, 3}));
+    for (const auto& [path, agrees, contradicts] : {std::tuple{"m16", DType::U16, DType::U32},
+                                                    {"m32", DType::U32, DType::U16},
+                                                    {"gpt2.bin", DType::U16, DType::U32}}) {
+        INFO(path);
+        DataSpec data;
+        data.train = {{path, 1.0}};
+        data.dtype = agrees;
+        const CorpusOptions options{2, 100, 1};
+        REQUIRE_NOTHROW(Corpus(disk, data, options));
+        data.dtype = contradicts;
+        const Thrown of_job = thrown_by([&] { Corpus(disk, data, options); });
+        REQUIRE(of_job.code == Exit::Usage);
+        REQUIRE(contains(of_job.text, "leave data.dtype out"));
+        // Beside a headerless file it is that one's.
+        data.validation = {{contradicts == DType::U32 ? "wide.bin" : "narrow.bin", 1.0}};
+        REQUIRE_NOTHROW(Corpus(disk, data, options));
+        for (const bool verify : {false, true}) {
+            const Thrown of_command = thrown_by([&] {
+                if (verify) verify_data(disk, {path, TokenFormat::Auto, contradicts, 0}, OutputFormat::Text);
+                if (!verify)
+                    inspect_data(disk, {path, TokenFormat::Auto, contradicts, "", {}, 1, 1},
+                                 OutputFormat::Text);
+            });
+            REQUIRE(of_command.code == Exit::Usage);
+            REQUIRE(contains(of_command.text, "leave --dtype out"));
+        }
+    }
 }
 
 TEST_CASE("files beyond 2^31 tokens and 2^32 bytes are addressed with 64 bits") {

@@ -14,6 +14,7 @@
 #include "trainctl/config/job_spec.h"
 #include "trainctl/data/megatron_writer.h"
 #include "trainctl/data/sidecar.h"
+#include "trainctl/data/token_file.h"
 
 namespace trainctl {
 
@@ -41,12 +42,15 @@ struct PrepareArgs {
     double progress_interval_s = 0.5;
     std::function<void(const PrepareProgress&)> progress;  // may be empty; called by the calling thread
     std::function<bool()> stop;                            // may be empty; true: leave with Exit::Interrupted
+    // May be empty. Called with the prefix before anything of it is written; throws where another process
+    // writes it.
+    std::function<void(const std::string&)> claim;
 };
 
 // Text (.txt and everything unknown: one file = one document), JSONL (.jsonl, .ndjson: one line = one
 // document), each also as .gz and .zst, to PREFIX.bin, PREFIX.idx, PREFIX.json. The result does not depend on
 // the number of threads. Memory is bounded by about threads x 16 MiB (a single JSON line may be up to 256
-// MiB). On any error nothing is left behind.
+// MiB). On any error nothing is left behind; what a killed process left is written over.
 CommandResult prepare_data(FileSystem& files, Clock& clock, const PrepareArgs& given, OutputFormat format);
 
 // ---- data inspect
@@ -59,7 +63,7 @@ struct InspectArgs {
     std::string tokenizer;                        // empty: the one of PREFIX.json, else ids are shown
     std::optional<std::int32_t> end_of_document;  // splits formats that keep no documents
     std::int64_t excerpts = 3;
-    std::int64_t excerpt_tokens = 160;
+    std::int64_t excerpt_tokens = 160;  // at most, of each
 };
 CommandResult inspect_data(FileSystem& files, const InspectArgs& args, OutputFormat format);
 
@@ -81,8 +85,9 @@ struct VerifyArgs {
     TokenFormat format = TokenFormat::Auto;
     std::optional<DType> dtype;
     std::int64_t vocab_size = 0;  // 0: of PREFIX.json if there is one, else ids are only reported
+    Wording wording = Wording::Options;
 };
-// Sizes, every index entry, every id, checksums. Exit::BadInput if any check failed.
+// Sizes, every index entry, every id, checksums. Exit::BadInput if any check failed, with a line in `err`.
 CommandResult verify_data(FileSystem& files, const VerifyArgs& args, OutputFormat format);
 
 enum class Contents { Check, Skip };  // whether verify_data also runs on every file

@@ -79,6 +79,8 @@ class Corpus {
     [[nodiscard]] const SampleStream& validation() const { return *validation_stream_; }
 
   private:
+    void check_dtype_is_meant(const DataSpec& data) const;
+
     CorpusOptions options_;
     OpenFiles open_files_;
     std::vector<CorpusSource> train_;

@@ -33,7 +33,8 @@ class MegatronWriter {
     // Sequence lengths are int32 in the index: a longer document becomes several sequences of one document.
     static constexpr std::int64_t longest_sequence = 0x7FFFFFFF;
 
-    // Refuse: an existing PREFIX.bin/.idx, or the temporaries of another writer, are Exit::Usage.
+    // Refuse: an existing PREFIX.bin, .idx or .json is Exit::Usage. Temporaries (PREFIX.*.tmp) are taken for
+    // leftovers of a killed writer: the caller sees to it that no other one is at work.
     MegatronWriter(FileSystem& files, std::string prefix, std::int64_t vocab_size, Existing existing,
                    std::int64_t sequence_limit = longest_sequence);
     ~MegatronWriter();

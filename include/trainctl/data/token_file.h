@@ -26,10 +26,14 @@ struct TokenLayout {
     std::int64_t tokens = 0;
 };
 
+// In whose words a message asks for another format or dtype.
+enum class Wording { JobKeys, Options };
+
 struct TokenFileOptions {
     TokenFormat format = TokenFormat::Auto;
-    std::optional<DType> dtype;   // headerless files only, and required for them: U16 or U32
+    std::optional<DType> dtype;   // required for headerless files, and only for them: U16 or U32
     std::int64_t vocab_size = 0;  // every id read must be below it; 0: unknown, not checked
+    Wording wording = Wording::JobKeys;
 };
 
 std::string_view token_format_name(TokenFormat format);
@@ -66,6 +70,9 @@ class TokenFile {
 // the vocabulary, or uint32 ids declared as uint16, are refused here rather than in the middle of training.
 std::unique_ptr<TokenFile> open_token_file(OpenFiles& files, const std::string& path,
                                            const TokenFileOptions& options);
+
+// Where no headerless file uses it, a dtype of another width than the header of `file` says is Exit::Usage.
+void check_dtype(const TokenFile& file, const TokenFileOptions& options);
 
 // Whether the last component holds a '*'.
 bool is_pattern(const std::string& path);
