@@ -1,7 +1,9 @@
 #include <CLI/CLI.hpp>
+#include <algorithm>
 #include <memory>
 
 #include "cli/job_options.h"
+#include "cli/number_option.h"
 #include "cli/rank_errors.h"
 #include "cli/rank_main.h"
 #include "trainctl/bench/comm_bench.h"
@@ -12,6 +14,7 @@
 namespace trainctl {
 namespace {
 
+// What the options of `bench step` and `bench op` hold.
 struct StepOptions {
     std::string preset = "gpt2-124m";
     std::int64_t micro_batch = 4;
@@ -23,22 +26,50 @@ struct StepOptions {
     StepBenchOptions bench;
 };
 
+// An option of the benchmark and the key of the job that it sets.
+struct Setting {
+    std::string option;
+    std::string key;
+    std::string value;
+
+    [[nodiscard]] std::string assignment() const { return key + "=" + value; }
+};
+
+std::vector<Setting> settings_of(const StepOptions& options, const std::string& batch_option) {
+    return {{"--preset", "model.preset", options.preset},
+            {batch_option, "training.micro_batch_size", std::to_string(options.micro_batch)},
+            {"--accumulation", "training.gradient_accumulation_steps", std::to_string(options.accumulation)},
+            {"--sequence", "training.sequence_length", std::to_string(options.sequence)},
+            {"--compute", "precision.compute", options.compute},
+            {"--zero-stage", "memory.zero_stage", std::to_string(options.zero_stage)},
+            {"--threads", "device.threads", options.threads == 0 ? "auto" : std::to_string(options.threads)}};
+}
+
+// Puts a problem in the words of the command line: the user gave options, not keys.
+void speak_of_options(Problem& problem, const std::vector<Setting>& settings) {
+    for (const Setting& setting : settings) {
+        const auto rename = [&](Position& at) {
+            if (at.file == "--set " + setting.assignment()) at.file = setting.option + " " + setting.value;
+        };
+        rename(problem.at);
+        std::for_each(problem.also.begin(), problem.also.end(), rename);
+        for (std::size_t at = problem.what.find(setting.key); at != std::string::npos;
+             at = problem.what.find(setting.key))
+            problem.what.replace(at, setting.key.size(), setting.option);
+    }
+}
+
 // The benchmark's job is an ordinary job: it is checked like one.
-JobSpec bench_job(const StepOptions& options, std::int64_t ranks) {
+JobSpec bench_job(const std::vector<Setting>& settings, std::int64_t ranks) {
     const std::string text =
-        "[job]\nname = \"bench\"\nrun_dir = \"unused\"\nsteps = 1000000\n[data]\ntrain = [\"unused\"]\n";
-    const std::int64_t global = options.micro_batch * options.accumulation * ranks;
+        "[job]\nname = \"bench\"\nrun_dir = \"unused\"\nsteps = 1000000\n[data]\ntrain = [\"unused\"]\n"
+        "[schedule]\nkind = \"constant\"\n";
     LoadOptions load;
     load.world_size = ranks;
-    load.set = {"model.preset=\"" + options.preset + "\"",
-                "training.micro_batch_size=" + std::to_string(options.micro_batch),
-                "training.global_batch_size=" + std::to_string(global),
-                "training.sequence_length=" + std::to_string(options.sequence),
-                "precision.compute=\"" + options.compute + "\"",
-                "memory.zero_stage=" + std::to_string(options.zero_stage),
-                "schedule.kind=\"constant\"",
-                "device.threads=" + (options.threads > 0 ? std::to_string(options.threads) : "\"auto\"")};
-    return job_or_fail(load_job_text(text, "bench job", load));
+    for (const Setting& setting : settings) load.set.push_back(setting.assignment());
+    LoadedJob job = load_job_text(text, "bench job", load);
+    for (Problem& problem : job.problems) speak_of_options(problem, settings);
+    return job_or_fail(job);
 }
 
 void add_step(CLI::App& bench, Invocation& invocation) {
@@ -49,26 +80,27 @@ void add_step(CLI::App& bench, Invocation& invocation) {
     command->add_option("--preset", options->preset, "model")->capture_default_str();
     command->add_option("--micro-batch", options->micro_batch, "samples")
         ->capture_default_str()
-        ->check(CLI::PositiveNumber);
+        ->check(at_least(1));
     command->add_option("--accumulation", options->accumulation, "micro-batches per step")
         ->capture_default_str()
-        ->check(CLI::PositiveNumber);
-    command->add_option("--sequence", options->sequence, "tokens")
-        ->capture_default_str()
-        ->check(CLI::PositiveNumber);
+        ->check(at_least(1));
+    command->add_option("--sequence", options->sequence, "tokens")->capture_default_str()->check(at_least(1));
     command->add_option("--compute", options->compute, "bf16 or fp32")->capture_default_str();
-    command->add_option("--zero-stage", options->zero_stage, "0, 1 or 2")->capture_default_str();
-    command->add_option("--threads", options->threads, "per rank; 0: the rank's share of the cores");
+    command->add_option("--zero-stage", options->zero_stage, "0, 1 or 2")
+        ->capture_default_str()
+        ->check(at_least(0));
+    command->add_option("--threads", options->threads, "per rank; 0: the rank's share of the cores")
+        ->check(at_least(0));
     command->add_option("--rounds", options->bench.rounds, "medians are over these")
         ->capture_default_str()
-        ->check(CLI::PositiveNumber);
+        ->check(repetitions());
     command->add_option("--steps", options->bench.steps_per_round, "per round")
         ->capture_default_str()
-        ->check(CLI::PositiveNumber);
+        ->check(repetitions());
     add_json_flag(*command, invocation);
     command->callback([&invocation, options] {
         invocation.action = [&invocation, options] {
-            const JobSpec job = bench_job(*options, environment_ranks());
+            const JobSpec job = bench_job(settings_of(*options, "--micro-batch"), environment_ranks());
             RankSettings settings;
             settings.device = job.device;
             return rank_main(invocation, settings, [&](RankContext& context) {
@@ -94,19 +126,20 @@ void add_op(CLI::App& bench, Invocation& invocation) {
     command->add_option("--preset", options->shape.preset, "model")->capture_default_str();
     command->add_option("--batch", options->shape.micro_batch, "samples")
         ->capture_default_str()
-        ->check(CLI::PositiveNumber);
+        ->check(at_least(1));
     command->add_option("--sequence", options->shape.sequence, "tokens")
         ->capture_default_str()
-        ->check(CLI::PositiveNumber);
+        ->check(at_least(1));
     command->add_option("--compute", options->shape.compute, "bf16 or fp32")->capture_default_str();
-    command->add_option("--threads", options->shape.threads, "0: the rank's share of the cores");
+    command->add_option("--threads", options->shape.threads, "0: the rank's share of the cores")
+        ->check(at_least(0));
     command->add_option("--repetitions", options->bench.repetitions, "medians are over these")
         ->capture_default_str()
-        ->check(CLI::PositiveNumber);
+        ->check(repetitions());
     add_json_flag(*command, invocation);
     command->callback([&invocation, options] {
         invocation.action = [&invocation, options] {
-            const JobSpec job = bench_job(options->shape, 1);
+            const JobSpec job = bench_job(settings_of(options->shape, "--batch"), 1);
             options->bench.model = job.model;
             options->bench.compute = job.precision.compute;
             options->bench.batch = options->shape.micro_batch;
@@ -129,10 +162,10 @@ void add_comm(CLI::App& bench, Invocation& invocation) {
         "comm", "Collectives between the ranks, every result checked, against copying the same bytes");
     command->add_option("--elements", options->elements, "f32 elements of the whole tensor; several sizes")
         ->capture_default_str()
-        ->check(CLI::PositiveNumber);
+        ->check(whole_number({.low = 1, .high = 1e12}));
     command->add_option("--repetitions", options->repetitions, "medians are over these")
         ->capture_default_str()
-        ->check(CLI::PositiveNumber);
+        ->check(repetitions());
     add_json_flag(*command, invocation);
     command->callback([&invocation, options] {
         invocation.action = [&invocation, options] {

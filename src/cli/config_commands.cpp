@@ -3,6 +3,7 @@
 
 #include "cli/command.h"
 #include "cli/external_check.h"
+#include "cli/number_option.h"
 #include "trainctl/config/commands.h"
 
 namespace trainctl {
@@ -11,7 +12,7 @@ namespace {
 void add_load_options(CLI::App& command, std::string& path, LoadOptions& load) {
     command.add_option("JOB", path, "job file (TOML)")->required();
     command.add_option("--set", load.set, "key=value, wins over the file; repeatable");
-    command.add_option("--ranks", load.world_size, "check for this many ranks")->check(CLI::PositiveNumber);
+    command.add_option("--ranks", load.world_size, "check for this many ranks")->check(rank_count());
 }
 
 void add_check(CLI::App& config, Invocation& invocation) {
@@ -21,15 +22,15 @@ void add_check(CLI::App& config, Invocation& invocation) {
     add_load_options(*command, options->path, options->load);
     command->add_flag_callback(
         "--strict", [options] { options->strictness = Strictness::Strict; },
-        "what cannot be checked here is a failure");
+        "what cannot be checked here (data that are not on this machine) is a failure, exit 4");
     add_json_flag(*command, invocation);
     command->callback([&invocation, options] {
         invocation.action = [&invocation, options] {
             options->output = invocation.format;
-            options->external = [&](const JobSpec& job) {
+            options->external = [&](const LoadedJob& job) {
                 return external_problems(invocation.files, job, options->load.world_size);
             };
-            return show(config_check(invocation.files, *options));
+            return show(invocation, config_check(invocation.files, *options));
         };
     });
 }
@@ -52,7 +53,7 @@ void add_show(CLI::App& config, Invocation& invocation) {
     command->callback([&invocation, options] {
         invocation.action = [&invocation, options] {
             options->output = invocation.format;
-            return show(config_show(invocation.files, *options));
+            return show(invocation, config_show(invocation.files, *options));
         };
     });
 }
@@ -64,7 +65,9 @@ void add_explain(CLI::App& config, Invocation& invocation) {
     command->add_option("KEY", *key, "name or part of one; default: all keys");
     add_json_flag(*command, invocation);
     command->callback([&invocation, key] {
-        invocation.action = [&invocation, key] { return show(config_explain(*key, invocation.format)); };
+        invocation.action = [&invocation, key] {
+            return show(invocation, config_explain(*key, invocation.format));
+        };
     });
 }
 
@@ -79,7 +82,7 @@ void add_reference(CLI::App& config, Invocation& invocation) {
         config.add_subcommand("reference", "All keys in tables (Markdown): configs/REFERENCE.md");
     add_json_flag(*command, invocation);
     command->callback([&invocation] {
-        invocation.action = [&invocation] { return show(config_reference(invocation.format)); };
+        invocation.action = [&invocation] { return show(invocation, config_reference(invocation.format)); };
     });
 }
 
@@ -89,7 +92,9 @@ void add_init(CLI::App& config, Invocation& invocation) {
     command->add_option("--preset", *preset, "model, for example gpt2-124m")->required();
     add_json_flag(*command, invocation);
     command->callback([&invocation, preset] {
-        invocation.action = [&invocation, preset] { return show(config_init(*preset, invocation.format)); };
+        invocation.action = [&invocation, preset] {
+            return show(invocation, config_init(*preset, invocation.format));
+        };
     });
 }
 

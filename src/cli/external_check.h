@@ -1,4 +1,4 @@
-// What `config check` can only know by looking at the machine: data, vocabulary, disk space.
+// What `config check` can only know by looking at the machine: data, vocabulary, disk space, processors.
 #pragma once
 
 #include <cstdint>
@@ -6,13 +6,13 @@
 #include <vector>
 
 #include "trainctl/base/file_system.h"
-#include "trainctl/config/job_spec.h"
-#include "trainctl/config/problem.h"
+#include "trainctl/config/load.h"
 
 namespace trainctl {
 
-// Never throws for what it finds. Data files that are not on this machine are Severity::Unchecked.
-std::vector<Problem> external_problems(FileSystem& files, const JobSpec& job,
+// Never throws for what it finds. Data files that are not on this machine are Severity::Unchecked. Of a job
+// with errors it checks what does not depend on the wrong keys.
+std::vector<Problem> external_problems(FileSystem& files, const LoadedJob& job,
                                        std::optional<std::int64_t> ranks);
 
 }  // namespace trainctl

@@ -8,6 +8,8 @@ namespace trainctl {
 
 namespace {
 
+constexpr std::int64_t most_samples = std::int64_t{1} << 30U;  // as training.global_batch_size
+
 Error usage(const std::string& what) { return {Exit::Usage, what, Where::here()}; }
 
 // "the nearest that fit are 60 and 72"
@@ -17,27 +19,32 @@ std::string nearest_multiples(std::int64_t value, std::int64_t factor) {
     return fmt::format("the nearest that fit are {} and {}", below, below + factor);
 }
 
-Error not_a_multiple(const BatchPlan& plan, std::int64_t factor, const std::string& factor_text) {
+// Terms that are known among micro, ranks and accumulation, multiplied.
+struct Factor {
+    std::int64_t product = 1;
+    int terms = 0;
+    std::string text;  // "micro_batch_size 4 x data-parallel ranks 2"
+
+    void times(std::int64_t term, const std::string& name) {
+        if (term == 0) return;
+        product *= term;
+        text += fmt::format("{}{} {}", terms++ == 0 ? "" : " x ", name, term);
+    }
+    // "... = 8" where there is something to multiply.
+    [[nodiscard]] std::string value_text() const {
+        return terms > 1 ? fmt::format("{} = {}", text, product) : text;
+    }
+};
+
+Error not_a_multiple(const BatchPlan& plan, const Factor& factor) {
     if (plan.data_parallel_size > plan.global_batch_size)
         return usage(
             fmt::format("global_batch_size {} gives {} data-parallel ranks less than one sample each; "
                         "use at most {} ranks or a larger global batch",
                         plan.global_batch_size, plan.data_parallel_size, plan.global_batch_size));
-    return usage(fmt::format("global_batch_size {} is not a multiple of {} = {}; {}", plan.global_batch_size,
-                             factor_text, factor, nearest_multiples(plan.global_batch_size, factor)));
+    return usage(fmt::format("global_batch_size {} is not a multiple of {}; {}", plan.global_batch_size,
+                             factor.value_text(), nearest_multiples(plan.global_batch_size, factor.product)));
 }
-
-// Terms that are known among micro, ranks and accumulation, multiplied.
-struct Factor {
-    std::int64_t product = 1;
-    std::string text;
-
-    void times(std::int64_t term, const std::string& name) {
-        if (term == 0) return;
-        product *= term;
-        text += fmt::format("{}{} {}", text.empty() ? "" : " x ", name, term);
-    }
-};
 
 Factor known_factor(const BatchPlan& plan) {
     Factor factor;
@@ -60,21 +67,23 @@ Result<BatchPlan> solve_batch(const BatchPlan& known) {
         if (!ranks_known) return plan;
         plan.accumulation_steps = std::max<std::int64_t>(plan.accumulation_steps, 1);
         plan.global_batch_size = plan.micro_batch_size * plan.data_parallel_size * plan.accumulation_steps;
+        if (plan.global_batch_size > most_samples)
+            return usage(
+                fmt::format("{} are more samples than the {} that a step may have; lower one of them",
+                            known_factor(plan).value_text(), most_samples));
         return plan;
     }
     // One term at most is left unknown: accumulation if both it and micro are.
     if (plan.micro_batch_size == 0 && plan.accumulation_steps == 0 && ranks_known)
         plan.accumulation_steps = 1;
-    const Factor factor = known_factor(plan);
-    if (plan.global_batch_size % factor.product != 0)
-        return not_a_multiple(plan, factor.product, factor.text);
+    const Factor factor = known_factor(known);  // an accumulation of 1 that nobody gave changes nothing
+    if (plan.global_batch_size % factor.product != 0) return not_a_multiple(plan, factor);
     const std::int64_t rest = plan.global_batch_size / factor.product;
     const int unknown =
         (plan.micro_batch_size == 0 ? 1 : 0) + (plan.accumulation_steps == 0 ? 1 : 0) + (ranks_known ? 0 : 1);
     if (unknown == 0 && rest != 1)
-        return usage(
-            fmt::format("{} = {}, but global_batch_size is {}; leave one of them out to have it derived",
-                        factor.text, factor.product, plan.global_batch_size));
+        return usage(fmt::format("{}, but global_batch_size is {}; leave one of them out to have it derived",
+                                 factor.value_text(), plan.global_batch_size));
     if (unknown == 1) {
         if (plan.micro_batch_size == 0) plan.micro_batch_size = rest;
         if (plan.accumulation_steps == 0) plan.accumulation_steps = rest;

@@ -17,10 +17,10 @@ void check_model(const JobSpec& job, std::vector<Finding>& findings) {
             fmt::format("model.heads {} is not a multiple of model.kv_heads {}", model.heads, model.kv_heads),
             "each key/value head serves the same number of query heads"));
     if (model.architecture == Architecture::Llama && model.head_dim % 2 != 0)
-        findings.push_back(
-            finding("divisibility", {"model.head_dim", "model.heads", "model.hidden_size"},
-                    fmt::format("rotary positions turn pairs: model.head_dim must be even, found {}",
-                                model.head_dim)));
+        findings.push_back(finding(
+            "divisibility", {"model.head_dim", "model.heads", "model.hidden_size"},
+            fmt::format("rotary positions turn pairs: model.head_dim must be even, found {}", model.head_dim),
+            "change model.heads or model.hidden_size, or give model.head_dim"));
     if (job.training.sequence_length > model.max_sequence_length)
         findings.push_back(
             finding("contradiction", {"training.sequence_length", "model.max_sequence_length"},
@@ -31,7 +31,8 @@ void check_model(const JobSpec& job, std::vector<Finding>& findings) {
         findings.push_back(
             finding("contradiction", {"data.dtype", "model.vocab_size"},
                     fmt::format("uint16 tokens cannot hold ids of a vocabulary of {}; the most is 65536",
-                                model.vocab_size)));
+                                model.vocab_size),
+                    "give data.dtype = \"uint32\" if the files hold that, else lower model.vocab_size"));
 }
 
 void check_layout(const JobSpec& job, std::vector<Finding>& findings) {
@@ -42,7 +43,8 @@ void check_layout(const JobSpec& job, std::vector<Finding>& findings) {
         if (whole % part != 0)
             findings.push_back(
                 finding("divisibility", {part_name, whole_name},
-                        fmt::format("{} {} is not a multiple of {} {}", whole_name, whole, part_name, part)));
+                        fmt::format("{} {} is not a multiple of {} {}", whole_name, whole, part_name, part),
+                        "change one of them"));
     };
     const char* tensor = "parallel.tensor_parallel_size";
     divides(parallel.tensor_parallel_size, tensor, model.heads, "model.heads");
@@ -52,7 +54,8 @@ void check_layout(const JobSpec& job, std::vector<Finding>& findings) {
         findings.push_back(
             finding("divisibility", {tensor, "model.vocab_size"},
                     fmt::format("the padded vocabulary {} is not a multiple of {} {}",
-                                model.padded_vocab_size(), tensor, parallel.tensor_parallel_size)));
+                                model.padded_vocab_size(), tensor, parallel.tensor_parallel_size),
+                    "use a power of two up to 128 ranks"));
     divides(parallel.pipeline_parallel_size * parallel.virtual_stages, "parallel.pipeline_parallel_size",
             model.layers, "model.layers");
     if (parallel.sequence_parallel)
@@ -75,9 +78,12 @@ double peak_lr(const JobSpec& job) {
 void check_decay(const JobSpec& job, std::vector<Finding>& findings) {
     const ScheduleSpec& schedule = job.schedule;
     const std::int64_t end = schedule.decay_steps != 0 ? schedule.decay_steps : job.steps;
-    const std::string end_name = schedule.decay_steps != 0 ? "schedule.decay_steps" : "job.steps";
-    const std::vector<std::string> involved{"schedule.warmup_steps", end_name, "job.tokens", "schedule.kind"};
     if (end == 0) return;  // tokens without a known batch
+    const std::string end_key = schedule.decay_steps != 0 ? "schedule.decay_steps" : "job.steps";
+    const std::string end_text = schedule.decay_steps == 0 && job.tokens != 0
+                                     ? fmt::format("{} {} (from job.tokens {})", end_key, end, job.tokens)
+                                     : fmt::format("{} {}", end_key, end);
+    const std::vector<std::string> involved{"schedule.warmup_steps", end_key, "job.tokens", "schedule.kind"};
     switch (schedule.kind) {
         case ScheduleKind::Linear:
         case ScheduleKind::Cosine:
@@ -85,9 +91,8 @@ void check_decay(const JobSpec& job, std::vector<Finding>& findings) {
             if (schedule.warmup_steps >= end)
                 findings.push_back(
                     finding("contradiction", involved,
-                            fmt::format("schedule.warmup_steps {} leaves no decay: the schedule ends at "
-                                        "{} {}",
-                                        schedule.warmup_steps, end_name, end),
+                            fmt::format("schedule.warmup_steps {} leaves no decay: the schedule ends at {}",
+                                        schedule.warmup_steps, end_text),
                             "shorten the warm-up or lengthen the run"));
             break;
         case ScheduleKind::Constant:
@@ -95,20 +100,21 @@ void check_decay(const JobSpec& job, std::vector<Finding>& findings) {
             if (schedule.warmup_steps > end)
                 findings.push_back(
                     finding("contradiction", involved,
-                            fmt::format("schedule.warmup_steps {} is longer than the schedule, {} {}",
-                                        schedule.warmup_steps, end_name, end),
+                            fmt::format("schedule.warmup_steps {} is longer than the schedule, {}",
+                                        schedule.warmup_steps, end_text),
                             "shorten the warm-up or lengthen the run"));
             break;
         case ScheduleKind::Wsd:
             if (schedule.wsd_decay_steps != 0 && schedule.warmup_steps + schedule.wsd_decay_steps > end)
                 findings.push_back(finding(
                     "contradiction",
-                    {"schedule.wsd_decay_steps", "schedule.warmup_steps", end_name, "job.tokens"},
+                    {"schedule.wsd_decay_steps", "schedule.warmup_steps", end_key, "job.tokens"},
                     fmt::format(
                         "schedule.warmup_steps {} + schedule.wsd_decay_steps {} = {} is longer than the "
-                        "schedule, {} {}",
+                        "schedule, {}",
                         schedule.warmup_steps, schedule.wsd_decay_steps,
-                        schedule.warmup_steps + schedule.wsd_decay_steps, end_name, end)));
+                        schedule.warmup_steps + schedule.wsd_decay_steps, end_text),
+                    "shorten the warm-up or the decay, or lengthen the run"));
             break;
     }
 }
@@ -127,25 +133,30 @@ void check_schedule(const JobSpec& job, const CheckContext& context, std::vector
     if (schedule.kind != ScheduleKind::Wsd)
         for (const char* key : {"schedule.wsd_decay_steps", "schedule.wsd_shape"})
             if (context.given(key))
-                findings.push_back(
-                    warning({key, "schedule.kind"},
-                            fmt::format("{} has no effect: schedule.kind is not \"wsd\"", key)));
+                findings.push_back(warning({key, "schedule.kind"},
+                                           fmt::format("{} has no effect: schedule.kind is not \"wsd\"", key),
+                                           "leave it out or set schedule.kind = \"wsd\""));
     if (schedule.kind != ScheduleKind::Polynomial && context.given("schedule.power"))
         findings.push_back(warning({"schedule.power", "schedule.kind"},
-                                   "schedule.power has no effect: schedule.kind is not \"polynomial\""));
+                                   "schedule.power has no effect: schedule.kind is not \"polynomial\"",
+                                   "leave it out or set schedule.kind = \"polynomial\""));
     if (schedule.min_lr > peak_lr(job))
-        findings.push_back(finding("contradiction", {"schedule.min_lr", "optimizer.lr", "optimizer.scale_lr"},
-                                   fmt::format("schedule.min_lr {} exceeds the peak learning rate {}",
-                                               schedule.min_lr, peak_lr(job))));
+        findings.push_back(
+            finding("contradiction", {"schedule.min_lr", "optimizer.lr", "optimizer.scale_lr"},
+                    fmt::format("schedule.min_lr {} exceeds the peak learning rate {}", schedule.min_lr,
+                                peak_lr(job)),
+                    "lower schedule.min_lr (a tenth of the peak is usual) or raise optimizer.lr"));
     if (optimizer.scale_lr != LrScaling::None && optimizer.scale_lr_reference_batch == 0)
         findings.push_back(
             finding("missing", {"optimizer.scale_lr_reference_batch", "optimizer.scale_lr"},
                     "optimizer.scale_lr needs optimizer.scale_lr_reference_batch, the global batch at "
-                    "which optimizer.lr was tuned"));
+                    "which optimizer.lr was tuned",
+                    "give it, or set optimizer.scale_lr = \"none\""));
     if (optimizer.scale_lr == LrScaling::None && context.given("optimizer.scale_lr_reference_batch"))
         findings.push_back(
             warning({"optimizer.scale_lr_reference_batch", "optimizer.scale_lr"},
-                    "optimizer.scale_lr_reference_batch has no effect: optimizer.scale_lr is \"none\""));
+                    "optimizer.scale_lr_reference_batch has no effect: optimizer.scale_lr is \"none\"",
+                    "leave it out or set optimizer.scale_lr"));
 }
 
 void check_data_keys(const JobSpec& job, const CheckContext& context, std::vector<Finding>& findings) {
@@ -159,17 +170,13 @@ void check_data_keys(const JobSpec& job, const CheckContext& context, std::vecto
             "missing", {"training.eval_interval", "data.validation", "data.validation_split"},
             fmt::format("training.eval_interval = {} needs validation data", job.training.eval_interval),
             "give data.validation or data.validation_split"));
-    if (data.dtype && (data.format == TokenFormat::Megatron || data.format == TokenFormat::LlmC))
-        findings.push_back(
-            finding("contradiction", {"data.dtype", "data.format"},
-                    "data.dtype is only for headerless files; those of data.format say it themselves",
-                    "leave data.dtype out"));
     if (context.given("checkpoint.max_age") && context.given("checkpoint.interval") &&
         job.checkpoint.max_age_s < job.checkpoint.interval_s)
-        findings.push_back(
-            finding("contradiction", {"checkpoint.max_age", "checkpoint.interval"},
-                    fmt::format("checkpoint.max_age {} s is shorter than checkpoint.interval {} s",
-                                job.checkpoint.max_age_s, job.checkpoint.interval_s)));
+        findings.push_back(finding(
+            "contradiction", {"checkpoint.max_age", "checkpoint.interval"},
+            fmt::format("checkpoint.max_age {} s is shorter than checkpoint.interval {} s",
+                        job.checkpoint.max_age_s, job.checkpoint.interval_s),
+            "a longer checkpoint.max_age gives saving time to recover; three intervals are the default"));
 }
 
 void check_buckets(const JobSpec& job, std::vector<Finding>& findings) {
@@ -196,7 +203,8 @@ void check_launch(const JobSpec& job, std::vector<Finding>& findings) {
         finding("out_of_range", {"launch.port_range"},
                 fmt::format("launch.port_range must be \"FIRST-LAST\" with 1024 <= FIRST <= LAST <= 65535, "
                             "found \"{}\"",
-                            ports)));
+                            ports),
+                "for example launch.port_range = \"20000-20100\""));
 }
 
 }  // namespace trainctl

@@ -22,6 +22,8 @@ struct Finding {
 struct CheckContext {
     std::optional<std::int64_t> world_size;
     std::function<bool(std::string_view)> given;  // by the file, --set or a preset
+    std::function<bool(std::string_view)>
+        broken;  // has a problem of its own: its member is not what was meant
 };
 
 // Fills in everything that derives from other keys; says what is missing.
@@ -35,7 +37,8 @@ void check_data_keys(const JobSpec& job, const CheckContext& context, std::vecto
 void check_buckets(const JobSpec& job, std::vector<Finding>& findings);
 void check_launch(const JobSpec& job, std::vector<Finding>& findings);
 
-Finding finding(std::string code, std::vector<std::string> involved, std::string what, std::string hint = {});
-Finding warning(std::vector<std::string> involved, std::string what, std::string hint = {});
+// `hint` says what to do next; empty only where `what` does already.
+Finding finding(std::string code, std::vector<std::string> involved, std::string what, std::string hint);
+Finding warning(std::vector<std::string> involved, std::string what, std::string hint);
 
 }  // namespace trainctl

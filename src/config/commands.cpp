@@ -4,6 +4,7 @@
 
 #include <algorithm>
 
+#include "config/failed.h"
 #include "config/json_value.h"
 #include "config/value_text.h"
 #include "trainctl/base/text.h"
@@ -27,12 +28,19 @@ Exit exit_of(const std::vector<Problem>& problems, Strictness strictness) {
     return Exit::Ok;
 }
 
-std::vector<Problem> external_problems(const ExternalCheck& check, const JobSpec& job) {
-    if (check) return check(job);
-    Problem unchecked = make_error("not_checked", "data.train", {},
-                                   "token files, their vocabulary, and disk space for checkpoints");
-    unchecked.severity = Severity::Unchecked;
-    return {std::move(unchecked)};
+std::vector<Problem> external_problems(const ExternalCheck& check, const LoadedJob& job) {
+    if (!check) {
+        Problem unchecked = make_error("not_checked", "data.train", {},
+                                       "token files, their vocabulary, and disk space for checkpoints");
+        unchecked.severity = Severity::Unchecked;
+        return {std::move(unchecked)};
+    }
+    std::vector<Problem> problems = check(job);
+    for (Problem& problem : problems)
+        if (const auto origin = job.origins.find(problem.key); origin != job.origins.end())
+            if (origin->second.source == Source::File || origin->second.source == Source::CommandLine)
+                problem.at = origin->second.at;
+    return problems;
 }
 
 JsonDoc json_problems(const std::vector<Problem>& problems) {
@@ -65,26 +73,22 @@ JsonDoc summary_json(const JobSpec& job) {
             {"steps", job.steps}};
 }
 
-CommandResult failed(const std::vector<Problem>& problems, OutputFormat output) {
+}  // namespace
+
+CommandResult config_failed(const std::vector<Problem>& problems, OutputFormat output) {
     CommandResult result;
     result.exit = exit_of(problems, Strictness::Normal);
-    if (output == OutputFormat::Json) {
+    result.err = format_problems(problems);
+    if (output == OutputFormat::Json)
         result.out = json_text(
             {{"ok", false}, {"exit", static_cast<int>(result.exit)}, {"problems", json_problems(problems)}});
-    } else {
-        result.err = format_problems(problems);
-    }
     return result;
 }
 
-}  // namespace
-
 CommandResult config_check(FileSystem& files, const ConfigCheckOptions& options) {
     LoadedJob job = load_job(files, options.path, options.load);
-    if (job.ok()) {
-        std::vector<Problem> more = external_problems(options.external, job.spec);
-        job.problems.insert(job.problems.end(), more.begin(), more.end());
-    }
+    const std::vector<Problem> more = external_problems(options.external, job);
+    job.problems.insert(job.problems.end(), more.begin(), more.end());
     CommandResult result;
     result.exit = exit_of(job.problems, options.strictness);
     const bool ok = result.exit == Exit::Ok;
@@ -93,11 +97,11 @@ CommandResult config_check(FileSystem& files, const ConfigCheckOptions& options)
             {"ok", ok}, {"exit", static_cast<int>(result.exit)}, {"problems", json_problems(job.problems)}};
         if (job.ok()) json["summary"] = summary_json(job.spec);
         result.out = json_text(json);
-        return result;
     }
     result.err = format_problems(job.problems);
     if (ok) {
-        result.out = fmt::format("{}: ok\n{}\n", options.path, summary(job.spec));
+        if (options.output == OutputFormat::Text)
+            result.out = fmt::format("{}: ok\n{}\n", options.path, summary(job.spec));
     } else {
         const auto errors =
             std::count_if(job.problems.begin(), job.problems.end(),
@@ -111,9 +115,9 @@ CommandResult config_check(FileSystem& files, const ConfigCheckOptions& options)
 
 CommandResult config_show(FileSystem& files, const ConfigShowOptions& options) {
     const LoadedJob job = load_job(files, options.path, options.load);
-    if (!job.ok()) return failed(job.problems, options.output);
+    if (!job.ok()) return config_failed(job.problems, options.output);
     CommandResult result;
-    result.err = options.output == OutputFormat::Json ? "" : format_problems(job.problems);
+    result.err = format_problems(job.problems);
     const bool json = options.format == ShowFormat::Json || options.output == OutputFormat::Json;
     const bool origin = options.origin == ShowOrigin::Yes;
     if (!json) {
@@ -149,11 +153,11 @@ CommandResult config_init(const std::string& preset, OutputFormat output) {
     }
     const std::vector<std::string> names = preset_names();
     const auto near = nearest_name(preset, names);
-    return failed({make_error("unknown_preset", "model.preset", {},
-                              fmt::format("there is no preset {}", toml_quote(preset)),
-                              near ? fmt::format("did you mean {}?", *near)
-                                   : fmt::format("presets: {}", fmt::join(names, ", ")))},
-                  output);
+    return config_failed({make_error("unknown_preset", "model.preset", {},
+                                     fmt::format("there is no preset {}", toml_quote(preset)),
+                                     near ? fmt::format("did you mean {}?", *near)
+                                          : fmt::format("presets: {}", fmt::join(names, ", ")))},
+                         output);
 }
 
 }  // namespace trainctl

@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include <charconv>
 #include <cmath>
 
 #include "config/value_text.h"
@@ -13,15 +14,28 @@ namespace {
 
 using Type = Node::Type;
 
+// Whether only quotes keep the text from being a value of the key.
+bool reads_as_value(const Key& key, const std::string& text) {
+    if (key.kind == Kind::Boolean) return text == "true" || text == "false";
+    const char* const end = text.data() + text.size();
+    std::int64_t whole = 0;
+    double real = 0.0;
+    if (key.kind == Kind::Integer) {
+        const auto [rest, error] = std::from_chars(text.data(), end, whole);
+        return error == std::errc{} && rest == end;
+    }
+    const auto [rest, error] = std::from_chars(text.data(), end, real);
+    return key.kind == Kind::Number && error == std::errc{} && rest == end;
+}
+
 Converted mismatch(const Key& key, const Node& node) {
     Converted result;
     result.at = node.at;
-    result.what = fmt::format("{} must be {}, found {}", key.name, kind_text(key), type_text(node.type));
+    result.what = fmt::format("{} must be {}, found {}", key.name, expected_text(key), type_text(node.type));
+    result.hint = fmt::format("`trainctl config explain {}` tells what it takes", key.name);
     if (node.type == Type::Text) {
         result.what += " " + toml_quote(node.text);
-        const bool number = key.kind == Kind::Integer || key.kind == Kind::Number;
-        if (number || key.kind == Kind::Boolean)
-            result.hint = fmt::format("write {} without quotes", number ? "the number" : "true or false");
+        if (reads_as_value(key, node.text)) result.hint = fmt::format("write {} without quotes", node.text);
     }
     if (node.type == Type::Real && key.kind == Kind::Integer) {
         result.what += fmt::format(" {}", node.real);
@@ -30,6 +44,14 @@ Converted mismatch(const Key& key, const Node& node) {
     }
     if (node.type == Type::Table && key.kind != Kind::Sources)
         result.hint = fmt::format("{} is a key, not a section", key.name);
+    return result;
+}
+
+Converted not_finite(const Key& key, const Node& node) {
+    Converted result;
+    result.at = node.at;
+    result.what = fmt::format("{} must be a finite number, found {}", key.name, node.real);
+    result.hint = fmt::format("`trainctl config explain {}` tells its range", key.name);
     return result;
 }
 
@@ -122,6 +144,8 @@ Converted convert_duration(const Key& key, const Node& node) {
 }  // namespace
 
 Converted convert_value(const Key& key, const Node& node) {
+    const bool real = node.type == Type::Real && (key.kind == Kind::Number || key.kind == Kind::Duration);
+    if (real && !std::isfinite(node.real)) return not_finite(key, node);
     if (key.absent == Absent::Auto && node.type == Type::Text && node.text == "auto") return found({});
     switch (key.kind) {
         case Kind::Boolean:
@@ -132,7 +156,7 @@ Converted convert_value(const Key& key, const Node& node) {
             break;
         case Kind::Number:
             if (node.type == Type::Integer) return found(static_cast<double>(node.integer));
-            if (node.type == Type::Real && std::isfinite(node.real)) return found(node.real);
+            if (node.type == Type::Real) return found(node.real);
             break;
         case Kind::Text:
         case Kind::Choice:

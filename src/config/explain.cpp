@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "config/failed.h"
 #include "config/json_value.h"
 #include "config/value_text.h"
 #include "trainctl/config/commands.h"
@@ -88,25 +89,20 @@ CommandResult config_explain(const std::string& wanted, OutputFormat output) {
         for (const Key& key : registry.keys())
             if (mentions(key, lower(wanted))) found.push_back(&key);
     }
+    if (found.empty()) {
+        const std::vector<std::string> near = registry.suggestions(wanted);
+        return config_failed(
+            {make_error("unknown_key", wanted, {},
+                        fmt::format("no key is called or mentions {}", toml_quote(wanted)),
+                        near.empty() ? "`trainctl config explain` without a name lists all keys"
+                                     : fmt::format("did you mean {}?", fmt::join(near, ", or ")))},
+            output);
+    }
     CommandResult result;
     if (output == OutputFormat::Json) {
         JsonDoc keys = JsonDoc::array();
         for (const Key* key : found) keys.push_back(full_json(*key));
-        result.exit = found.empty() ? Exit::Usage : Exit::Ok;
-        result.out = json_text(
-            {{"ok", !found.empty()},
-             {"exit", static_cast<int>(result.exit)},
-             {"keys", keys},
-             {"suggestions", found.empty() ? registry.suggestions(wanted) : std::vector<std::string>{}}});
-        return result;
-    }
-    if (found.empty()) {
-        const std::vector<std::string> near = registry.suggestions(wanted);
-        result.exit = Exit::Usage;
-        result.err = format_problem(make_error(
-            "unknown_key", wanted, {}, fmt::format("no key is called or mentions {}", toml_quote(wanted)),
-            near.empty() ? "`trainctl config explain` without a name lists all keys"
-                         : fmt::format("did you mean {}?", fmt::join(near, ", or "))));
+        result.out = json_text({{"ok", true}, {"exit", 0}, {"keys", keys}});
         return result;
     }
     if (found.size() == 1) {

@@ -42,6 +42,9 @@ JsonDoc json_value(const Key& key, const Value& value) {
 }
 
 JsonDoc json_problem(const Problem& problem) {
+    JsonDoc also = JsonDoc::array();
+    for (const Position& place : problem.also)
+        also.push_back({{"file", place.file}, {"line", place.line}, {"column", place.column}});
     return {{"severity", severity_name(problem.severity)},
             {"code", problem.code},
             {"key", problem.key},
@@ -50,6 +53,7 @@ JsonDoc json_problem(const Problem& problem) {
             {"file", problem.at.file},
             {"line", problem.at.line},
             {"column", problem.at.column},
+            {"also", also},
             {"exit", static_cast<int>(problem.exit)}};
 }
 

@@ -19,9 +19,11 @@ std::string Bounds::text() const {
     const bool has_high = high != std::numeric_limits<double>::infinity();
     const bool open_low = ends == Ends::OpenLow || ends == Ends::Open;
     const bool open_high = ends == Ends::OpenHigh || ends == Ends::Open;
+    if (has_low && has_high && ends == Ends::Closed) return fmt::format("between {} and {}", low, high);
     std::string text;
-    if (has_low) text = fmt::format("{} {}", open_low ? ">" : ">=", low);
-    if (has_high) text += fmt::format("{}{} {}", has_low ? " and " : "", open_high ? "<" : "<=", high);
+    if (has_low) text = fmt::format("{} {}", open_low ? "greater than" : "at least", low);
+    if (has_high)
+        text += fmt::format("{}{} {}", has_low ? " and " : "", open_high ? "less than" : "at most", high);
     return text;
 }
 
@@ -89,6 +91,19 @@ std::string kind_text(const Key& key) {
     }
     if (key.absent == Absent::Auto && key.kind != Kind::Choice) text += ", or \"auto\"";
     return text;
+}
+
+std::string expected_text(const Key& key) {
+    const std::string kind = kind_text(key);
+    switch (key.kind) {
+        case Kind::Boolean:
+        case Kind::Choice:
+            return kind;
+        case Kind::Integer:
+            return "an " + kind;
+        default:
+            return "a " + kind;
+    }
 }
 
 std::string default_text(const Key& key) {

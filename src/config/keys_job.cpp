@@ -166,7 +166,7 @@ void add_data(std::vector<Key>& keys) {
                           {.absent = Absent::Optional,
                            .resume = ResumeClass::Refuse,
                            .help = "Width of one token in headerless (nanogpt) files, which cannot say it "
-                                   "themselves."},
+                                   "themselves. Where there are none it must agree with the headers."},
                           &JobSpec::data, &DataSpec::dtype));
     keys.push_back(bound_key("data.prefetch_batches", Kind::Integer,
                              {.bounds = between(1, 1024),

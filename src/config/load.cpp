@@ -96,6 +96,7 @@ void JobReader::walk(const std::string& prefix, const Node& table, Source source
 
 void JobReader::place(const Key& key, const Node& node, Source source) {
     Converted converted = convert_value(key, node);
+    given_.erase(key.name);  // an earlier value is not what is meant, even if this one is refused
     if (!converted.value) {
         broken_.insert(key.name);
         job_.problems.push_back(
@@ -189,9 +190,13 @@ void JobReader::report(std::vector<Finding> findings) {
         for (const std::string& key : involved) {
             const auto origin = job_.origins.find(key);
             if (origin == job_.origins.end() || origin->second.source == Source::Preset) continue;
-            found.problem.at = origin->second.at;
-            break;
+            if (found.problem.at.file.empty()) {
+                found.problem.at = origin->second.at;
+            } else {
+                found.problem.also.push_back(origin->second.at);
+            }
         }
+        if (found.problem.severity == Severity::Error) job_.wrong.insert(involved.begin(), involved.end());
         job_.problems.push_back(std::move(found.problem));
     }
 }
@@ -200,6 +205,7 @@ void JobReader::require_keys() {
     for (const Key& key : registry_.keys()) {
         if (key.absent != Absent::Required || broken_.count(key.name) > 0) continue;
         if (!std::holds_alternative<std::monostate>(key.current(job_.spec))) continue;
+        broken_.insert(key.name);
         job_.problems.push_back(
             make_error("missing", key.name, {}, fmt::format("missing {}", key.name), key.help));
     }
@@ -212,7 +218,9 @@ LoadedJob JobReader::finish(std::optional<std::int64_t> world_size) {
     apply();
     require_keys();
 
-    const CheckContext context{world_size, [this](std::string_view name) { return given(name); }};
+    job_.wrong = broken_;
+    const CheckContext context{world_size, [this](std::string_view name) { return given(name); },
+                               [this](std::string_view name) { return broken_.count(name) > 0; }};
     std::vector<Finding> findings;
     resolve_model(job_.spec, context, findings);
     resolve_training(job_.spec, context, findings);
@@ -279,6 +287,11 @@ LoadedJob load_job(FileSystem& files, const std::string& path, const LoadOptions
     return load_job_text(text, path, options);
 }
 
+bool LoadedJob::usable(std::initializer_list<std::string_view> keys) const {
+    return std::none_of(keys.begin(), keys.end(),
+                        [this](std::string_view key) { return wrong.count(key) > 0; });
+}
+
 JobSpec job_or_fail(const LoadedJob& job) {
     if (job.ok()) return job.spec;
     std::vector<Problem> errors;
@@ -286,7 +299,9 @@ JobSpec job_or_fail(const LoadedJob& job) {
         if (problem.severity == Severity::Error) errors.push_back(problem);
     if (errors.size() == 1) {
         const Problem& only = errors.front();
-        std::string text = (only.at.file.empty() ? job.file : to_string(only.at)) + ": " + only.what;
+        std::string text = only.at.file.empty() ? job.file : to_string(only.at);
+        for (const Position& place : only.also) text += ", " + to_string(place);
+        text += ": " + only.what;
         if (!only.hint.empty()) text += "; " + only.hint;
         fail(Exit::Usage, text);
     }

@@ -32,11 +32,12 @@ std::string format_problem(const Problem& problem) {
             text = "warning: ";
             break;
         case Severity::Unchecked:
-            text = "not checked here: ";
+            text = "warning: not checked here: ";
             break;
     }
     text += problem.what + "\n";
     if (!problem.at.file.empty()) text += "  --> " + to_string(problem.at) + "\n";
+    for (const Position& place : problem.also) text += "  --> " + to_string(place) + "\n";
     if (!problem.hint.empty()) text += "  hint: " + problem.hint + "\n";
     return text;
 }

@@ -93,7 +93,7 @@ std::optional<Refusal> choice_refusal(const Key& key, const std::string& text) {
     }
     const auto near = nearest_name(text, words);
     return Refusal{"unknown_choice",
-                   fmt::format("{} must be {}, found {}{}", key.name, kind_text(key), toml_quote(text),
+                   fmt::format("{} must be {}, found {}{}", key.name, expected_text(key), toml_quote(text),
                                near ? "; did you mean " + toml_quote(*near) + "?" : "")};
 }
 
@@ -106,10 +106,11 @@ std::optional<Refusal> bounds_refusal(const Key& key, double value, const std::s
 std::optional<Refusal> sources_refusal(const Key& key, const std::vector<DataSource>& sources) {
     for (const DataSource& source : sources) {
         if (source.path.empty()) return Refusal{"out_of_range", key.name + " has an empty path"};
-        if (!(source.weight > 0.0) || source.weight > 1e12)
+        constexpr Bounds weights{.low = 0, .high = 1e12, .ends = Bounds::Ends::OpenLow};
+        if (!weights.contains(source.weight))
             return Refusal{"out_of_range",
-                           fmt::format("{}: the weight of {} must be > 0 (and at most 1e12), found {}",
-                                       key.name, toml_quote(source.path), source.weight)};
+                           fmt::format("{}: the weight of {} must be {}, found {}", key.name,
+                                       toml_quote(source.path), weights.text(), source.weight)};
     }
     return std::nullopt;
 }

@@ -36,29 +36,35 @@ void require_dimensions(const JobSpec& job, std::vector<Finding>& findings) {
 }
 
 void resolve_batch(JobSpec& job, const CheckContext& context, std::vector<Finding>& findings) {
-    const std::vector<std::string> involved{
-        "training.global_batch_size",           "training.micro_batch_size",
-        "training.gradient_accumulation_steps", "parallel.data_parallel_size",
-        "parallel.tensor_parallel_size",        "parallel.pipeline_parallel_size"};
+    // A broken key counts as unknown: the others must still fit each other.
+    const bool layout_broken =
+        context.broken("parallel.tensor_parallel_size") || context.broken("parallel.pipeline_parallel_size");
     std::int64_t ranks = job.parallel.data_parallel_size;
-    if (context.world_size) {
+    if (context.world_size && !layout_broken) {
         const Result<std::int64_t> data = data_parallel_ranks(job.parallel, *context.world_size);
         if (!data.ok()) {
             findings.push_back(finding("layout",
                                        {"parallel.data_parallel_size", "parallel.tensor_parallel_size",
                                         "parallel.pipeline_parallel_size"},
-                                       data.error().what()));
+                                       data.error().what(), {}));
             return;
         }
         ranks = data.value();
     }
     TrainingSpec& training = job.training;
+    const bool sizes_broken =
+        context.broken("training.global_batch_size") || context.broken("training.micro_batch_size");
+    if (sizes_broken && training.global_batch_size == 0 && training.micro_batch_size == 0) return;
     const Result<BatchPlan> plan = solve_batch({.micro_batch_size = training.micro_batch_size,
                                                 .data_parallel_size = ranks,
                                                 .accumulation_steps = training.gradient_accumulation_steps,
                                                 .global_batch_size = training.global_batch_size});
     if (!plan.ok()) {
-        findings.push_back(finding("batch", involved, plan.error().what()));
+        std::vector<std::string> involved{"training.global_batch_size"};
+        for (const char* term : {"training.micro_batch_size", "training.gradient_accumulation_steps",
+                                 "parallel.data_parallel_size"})
+            if (!context.broken(term)) involved.emplace_back(term);
+        findings.push_back(finding("batch", std::move(involved), plan.error().what(), {}));
         return;
     }
     training.micro_batch_size = plan.value().micro_batch_size;
@@ -75,8 +81,9 @@ void resolve_steps(JobSpec& job, const CheckContext& context, std::vector<Findin
         return;
     }
     if (job.steps == 0 && job.tokens == 0) {
-        findings.push_back(
-            finding("missing", involved, "missing job.steps or job.tokens: the length of the run"));
+        findings.push_back(finding("missing", involved,
+                                   "missing job.steps or job.tokens: the length of the run",
+                                   "for example steps = 1000 in [job]"));
         return;
     }
     const TrainingSpec& training = job.training;
@@ -86,7 +93,8 @@ void resolve_steps(JobSpec& job, const CheckContext& context, std::vector<Findin
     if (job.steps > most_tokens / step_tokens)
         findings.push_back(
             finding("out_of_range", {"job.steps", "training.global_batch_size"},
-                    fmt::format("{} steps of {} tokens are more than 2^62 tokens", job.steps, step_tokens)));
+                    fmt::format("{} steps of {} tokens are more than 2^62 tokens", job.steps, step_tokens),
+                    "give fewer steps or a smaller batch"));
 }
 
 }  // namespace
@@ -124,7 +132,8 @@ void resolve_model(JobSpec& job, const CheckContext& context, std::vector<Findin
     if (sequence == 0 && model.max_sequence_length == 0)
         findings.push_back(finding("missing",
                                    {"training.sequence_length", "model.max_sequence_length", "model.preset"},
-                                   "missing training.sequence_length"));
+                                   "missing training.sequence_length",
+                                   "for example sequence_length = 1024 in [training], or give model.preset"));
     if (sequence == 0) sequence = model.max_sequence_length;
     if (model.max_sequence_length == 0) model.max_sequence_length = sequence;
 }

@@ -41,14 +41,37 @@ class Help(TrainctlTest):
             self.one_error(process, hint)
             self.assertEqual(process.out, "")
 
+    def test_numbers(self):
+        # Every numeric option of these commands has a range of its own, and says it in words.
+        seen = 0
+        for group in ("config", "data", "bench"):
+            for verb in self.verbs(group):
+                text = self.run_trainctl(group, verb, "--help").out
+                for option in re.findall(r"(--[a-z-]+) INT", text):
+                    seen += 1
+                    for value in ("-1", "many", "1.5", "99999999999999999999"):
+                        line = self.one_error(self.run_trainctl(group, verb, option, value, code=2), value)
+                        self.assertRegex(line, f"^error: {option}: expected (a whole number|at least|between)")
+                        self.assertNotRegex(line, r"e\+|\d{19}\.|\[")
+        self.assertGreater(seen, 20)
+
     def test_errors_as_json(self):
+        (self.directory / "bad.toml").write_text("[job]\nstepps = 1\n")
+        (self.directory / "text.bin").write_bytes(b"")
         for words, code in ((("trian", "--json"), 2), (("ckpt", "list", "nowhere", "--json"), 4),
                             (("data", "inspect", "nowhere", "--json"), 4), (("bench", "step", "--preset", "tinny", "--json"), 2),
-                            (("train", "nowhere.toml", "--json"), 2)):
+                            (("train", "nowhere.toml", "--json"), 2), (("config", "explain", "nosuch", "--json"), 2),
+                            (("config", "init", "--preset", "tinny", "--json"), 2), (("config", "show", "bad.toml", "--json"), 2),
+                            (("config", "check", "bad.toml", "--json"), 2), (("data", "verify", "text", "--json"), 4),
+                            (("data", "prepare", "--input", "nowhere", "--output", "x", "--json"), 4),
+                            (("data", "verify", "--job", "job.toml", "--json"), 4), (("bench", "op", "nosuch", "--batch", "0", "--json"), 2)):
             process = self.run_trainctl(*words, code=code)
             answer = json.loads(process.err)
             self.assertEqual(answer["exit"], code, process.describe())
             self.assertTrue(answer["error"]["message"])
+            self.assertTrue(answer["error"]["code"])
+            if process.out:  # an answer of the command's own, which agrees
+                self.assertFalse(json.loads(process.out)["ok"])
 
     def test_checkpoint_errors_as_json(self):
         self.train(settings=["job.steps=4"])
@@ -154,7 +177,19 @@ class Bench(TrainctlTest):
         self.assertGreater(answer["gemm_share"], 0.0)
         self.assertGreater(answer["tokens_per_s"], 0.0)
         self.assertLess(answer["loss_last"], answer["loss_first"])
-        self.one_error(self.run_trainctl("bench", "step", "--preset", "tinny", code=2), "tiny")
+        self.assertEqual(process.errors(), [])
+        shown = self.run_trainctl("bench", "step", "--preset", "tiny", "--sequence", "64", "--rounds", "1", "--threads", "1").out
+        self.assertNotRegex(shown, r"\d\.\d{4,}|\b0\.0+\b")
+
+    def test_the_option_is_named_that_was_typed(self):
+        for verb, option, value in (("step", "--preset", "tinny"), ("op", "--preset", "tinny"), ("step", "--compute", "fp64"),
+                                    ("op", "--compute", "fp16"), ("step", "--zero-stage", "3"), ("step", "--sequence", "99999999"),
+                                    ("op", "--batch", "99999999"), ("step", "--micro-batch", "99999999"),
+                                    ("step", "--threads", "99999")):
+            process = self.run_trainctl("bench", verb, option, value, code=2)
+            line = self.one_error(process, f"error: {option} {value}: {option} ")
+            for wrong in ("--set", "model.", "precision.compute ", "training."):
+                self.assertNotIn(wrong, line.partition("; ")[0])
 
 
 if __name__ == "__main__":

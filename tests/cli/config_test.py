@@ -1,6 +1,7 @@
 """Wrong job files: all problems at once, with their places; and what this build does not do yet."""
 
 import json
+import os
 import socket
 
 import harness
@@ -89,8 +90,26 @@ class JobFiles(TrainctlTest):
         self.assertIn(line.removeprefix("error: "), trained)
         # A machine without the data can check the rest; --strict wants everything.
         absent = set_options(["data.train=['nowhere']"])
-        self.assertIn("not checked here: nowhere", self.run_trainctl("config", "check", "job.toml", *absent).err)
+        warned = self.run_trainctl("config", "check", "job.toml", *absent).err
+        for part in ("warning: not checked here: nowhere", "--> --set data.train", "check the path", "--strict"):
+            self.assertIn(part, warned)
         self.run_trainctl("config", "check", "job.toml", "--strict", *absent, code=4)
+
+    def test_check_goes_on_behind_an_error(self):
+        # The file, its contradictions, the data and this machine: all in one go.
+        os.truncate(self.directory / "text.bin", 1000)
+        settings = set_options(["optimizer.lr=nan", "training.micro_batch_size=3", "device.threads=4000"])
+        process = self.run_trainctl("config", "check", "job.toml", "--ranks", "2", *settings, code=2)
+        for part in ("optimizer.lr must be a finite number", "micro_batch_size 3 x data-parallel ranks 2 = 6", "job.toml:14:21",
+                     "text.bin: expected", "device.threads 4000 exceeds", "job.toml: 3 errors"):
+            self.assertIn(part, process.err)
+
+    def test_sizes_of_the_data(self):
+        process = self.run_trainctl("config", "check", "job.toml", *set_options(["data.validation_split=0.99999"]), code=4)
+        self.one_error(process, "windows", "leave none", "smaller split")
+        process = self.run_trainctl("config", "check", "job.toml", *set_options(["data.dtype=uint32"]), code=2)
+        self.one_error(process, "text.bin", "leave data.dtype out")
+        self.assertEqual(self.run_trainctl("config", "check", "job.toml", *set_options(["data.dtype=uint16"])).err, "")
 
     def test_patterns_of_data(self):
         def check(pattern, *options, code=0):

@@ -50,9 +50,11 @@ TEST_CASE("Terms that do not fit are refused with all the numbers", "[config][ba
                                        Catch::Contains("at most 6 ranks"));
     CHECK_THAT(text({8, 2, 0, 8}), Catch::Contains("the smallest that fits is 16"));
     CHECK_THAT(text({0, 4, 0, 0}), Catch::Contains("neither"));
+    CHECK_THAT(text({1 << 20, 1 << 20, 1 << 20, 0}), Catch::Contains("more samples than the 1073741824"));
+    CHECK(solve_batch({1 << 10, 1 << 10, 1 << 10, 0}).ok());
     CHECK_THAT(text({0, 0, 3, 0}), Catch::Contains("neither"));
     CHECK_THAT(text({3, 0, 0, 64}),
-               Catch::Contains("micro_batch_size 3 = 3") && Catch::Contains("63 and 66"));
+               Catch::Contains("not a multiple of micro_batch_size 3; ") && Catch::Contains("63 and 66"));
 }
 
 TEST_CASE("Ranks are split by the layout", "[config][batch]") {

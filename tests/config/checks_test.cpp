@@ -12,7 +12,9 @@ namespace {
 void refused(const std::vector<std::string>& set, const std::string& code, const std::string& text) {
     const LoadedJob job = load_set(set);
     INFO(set.front() << "\n" << format_problems(job.problems));
-    CHECK_THAT(problem(job, code).what, Catch::Contains(text));
+    const Problem found = problem(job, code);
+    CHECK_THAT(found.what, Catch::Contains(text));
+    CHECK((!found.hint.empty() || found.what.find("; ") != std::string::npos));  // what to do next
     CHECK(count_errors(job) == 1);
 }
 
@@ -39,7 +41,7 @@ TEST_CASE("Sequence length and vocabulary fit the model and the tokens", "[confi
     accepted({"training.sequence_length=257", "model.max_sequence_length=257"});
     refused({"data.format=nanogpt", "data.dtype=uint16", "model.vocab_size=65537"}, "contradiction", "65536");
     accepted({"data.format=nanogpt", "data.dtype=uint16", "model.vocab_size=65536"});
-    refused({"data.format=megatron", "data.dtype=uint16"}, "contradiction", "headerless");
+    accepted({"data.format=megatron", "data.dtype=uint16"});  // the header is asked when the file is opened
 }
 
 TEST_CASE("Steps exclude tokens", "[config][checks]") {
@@ -112,11 +114,11 @@ TEST_CASE("Keys without effect are warnings, not errors", "[config][checks]") {
     }
     accepted({"communication.gradient_bucket_mb=0.9"});
     accepted({"communication.gradient_bucket_mb=1", "communication.overlap_comm=false"});
-    refused({"communication.gradient_bucket_mb=0"}, "out_of_range", "> 0");
+    refused({"communication.gradient_bucket_mb=0"}, "out_of_range", "greater than 0");
 }
 
 TEST_CASE("One checkpoint alone is never enough: keep_latest 1 is refused", "[config][checks]") {
-    refused({"checkpoint.keep_latest=1"}, "out_of_range", ">= 2");
+    refused({"checkpoint.keep_latest=1"}, "out_of_range", "between 2 and");
     accepted({"checkpoint.keep_latest=2"});
 }
 
@@ -141,6 +143,59 @@ TEST_CASE("Tensor and pipeline sizes must divide the model", "[config][checks]")
     job.parallel.virtual_stages = 4;
     CHECK(texts() ==
           std::vector<std::string>{"model.layers 4 is not a multiple of parallel.pipeline_parallel_size 8"});
+}
+
+TEST_CASE("A contradiction points to every key that has part in it", "[config][checks]") {
+    const auto places = [](const LoadedJob& job, const std::string& code) {
+        const Problem found = problem(job, code);
+        std::vector<std::string> texts{to_string(found.at)};
+        for (const Position& place : found.also) texts.push_back(to_string(place));
+        return texts;
+    };
+    using Places = std::vector<std::string>;
+    CHECK(places(load_set({"training.micro_batch_size=5"}), "batch") ==
+          Places{"job.toml:14:21", "--set training.micro_batch_size=5"});
+    CHECK(places(load_set({"training.global_batch_size=17", "training.gradient_accumulation_steps=3"}),
+                 "batch") == Places{"--set training.global_batch_size=17", "job.toml:13:20",
+                                    "--set training.gradient_accumulation_steps=3"});
+    CHECK(places(load_set({"job.steps=5", "job.tokens=6"}), "contradiction") ==
+          Places{"--set job.steps=5", "--set job.tokens=6"});
+    // What follows from job.tokens says so: the user did not write these steps.
+    const LoadedJob derived = load_set({"job.tokens=8192", "schedule.warmup_steps=2"});
+    CHECK_THAT(problem(derived, "contradiction").what, Catch::Contains("job.steps 2 (from job.tokens 8192)"));
+    CHECK(places(derived, "contradiction") ==
+          Places{"--set schedule.warmup_steps=2", "--set job.tokens=8192"});
+    CHECK_THAT(format_problem(problem(load_set({"training.micro_batch_size=5"}), "batch")),
+               Catch::Contains("  --> job.toml:14:21\n  --> --set training.micro_batch_size=5\n"));
+    try {
+        job_or_fail(load_set({"training.micro_batch_size=5"}));
+        FAIL("a wrong batch was accepted");
+    } catch (const Error& error) {
+        CHECK_THAT(error.what(), Catch::Contains("job.toml:14:21, --set training.micro_batch_size=5: "));
+    }
+}
+
+TEST_CASE("A broken key is unknown to the checks, which go on with the others", "[config][checks]") {
+    const auto batch = [](std::vector<std::string> set, std::optional<std::int64_t> world) {
+        const LoadedJob job = load_set(std::move(set), world);
+        CHECK(count_errors(job) == 2);
+        return problem(job, "batch").what;
+    };
+    const std::string with_micro = "global_batch_size 17 is not a multiple of micro_batch_size 4; ";
+    const std::string global = "training.global_batch_size=17";
+    CHECK_THAT(batch({global, "optimizer.lr=-1"}, 1),
+               Catch::Contains("micro_batch_size 4 x data-parallel ranks 1"));
+    CHECK_THAT(batch({global, "parallel.data_parallel_size=0"}, {}), Catch::Contains(with_micro));
+    CHECK_THAT(batch({global, "parallel.tensor_parallel_size=2"}, 2), Catch::Contains(with_micro));
+    CHECK_THAT(batch({global, "training.gradient_accumulation_steps=0"}, {}), Catch::Contains(with_micro));
+    CHECK_THAT(batch({global, "training.micro_batch_size=0"}, 2),
+               Catch::Contains("global_batch_size 17 is not a multiple of data-parallel ranks 2; "));
+    // Nothing is left to check, and nothing is said to be missing that was given.
+    const LoadedJob both = load_set({"training.micro_batch_size=0", "training.global_batch_size=0"}, 2);
+    CHECK(count_errors(both) == 2);
+    CHECK(problem(both, "batch").what.empty());
+    CHECK(!both.usable({"job.name", "training.micro_batch_size"}));
+    CHECK(both.usable({"job.name", "model.layers"}));
 }
 
 TEST_CASE("A consequence of another mistake is not reported", "[config][checks]") {

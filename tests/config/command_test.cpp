@@ -103,7 +103,7 @@ TEST_CASE("config check --json", "[config][command]") {
     CHECK(good["summary"]["parameters"] == 230080);
     CHECK(good["problems"][0]["severity"] == "not_checked");
     const CommandResult bad = check(valid_job + "x = 1\n", options);
-    CHECK(bad.err.empty());
+    CHECK_THAT(bad.err, Catch::Contains("unknown key training.x"));  // for whoever reads the error object
     const json problems = json::parse(bad.out);
     CHECK(problems["ok"] == false);
     CHECK(problems["exit"] == 2);
@@ -118,28 +118,33 @@ TEST_CASE("config check asks the rooms above, and --strict fails on what they co
           "[config][command]") {
     ConfigCheckOptions options;
     std::int64_t seen = 0;
-    options.external = [&seen](const JobSpec& job) {
-        seen = job.model.vocab_size;
+    options.external = [&seen](const LoadedJob& job) {
+        seen = job.spec.model.vocab_size;
         Problem unseen = make_error("not_checked", "data.train", {}, "data/text is not here");
         unseen.severity = Severity::Unchecked;
         return std::vector<Problem>{unseen};
     };
-    CHECK(check(valid_job, options).exit == Exit::Ok);
+    const CommandResult unseen = check(valid_job, options);
+    CHECK(unseen.exit == Exit::Ok);
+    CHECK(unseen.err == "warning: not checked here: data/text is not here\n  --> job.toml:10:9\n");
     CHECK(seen == 257);
     options.strictness = Strictness::Strict;
     CHECK(check(valid_job, options).exit == Exit::BadInput);
-    options.external = [](const JobSpec&) { return std::vector<Problem>{}; };
+    options.external = [](const LoadedJob&) { return std::vector<Problem>{}; };
     CHECK(check(valid_job, options).exit == Exit::Ok);
-    options.external = [](const JobSpec&) {
+    options.external = [](const LoadedJob&) {
         Problem full =
             make_error("disk_full", "checkpoint.directory", {}, "no room for the first checkpoint");
         full.exit = Exit::Resource;
         return std::vector<Problem>{full};
     };
     CHECK(check(valid_job, options).exit == Exit::Resource);
-    // The file comes first: with errors in it nobody else is asked.
-    options.external = [](const JobSpec&) -> std::vector<Problem> { throw std::logic_error("asked"); };
-    CHECK(check(valid_job + "x = 1\n", options).exit == Exit::Usage);
+    // The file comes first, and what it has wrong does not keep the others from saying the rest.
+    const CommandResult both = check(valid_job + "x = 1\n", options);
+    CHECK(both.exit == Exit::Usage);
+    CHECK_THAT(both.err, Catch::Contains("training.x") &&
+                             Catch::Contains("no room for the first checkpoint") &&
+                             Catch::Contains("2 errors"));
 }
 
 TEST_CASE("config show in its forms", "[config][command]") {
@@ -165,7 +170,7 @@ TEST_CASE("config show in its forms", "[config][command]") {
 TEST_CASE("config explain: exact, by substring, unknown", "[config][command]") {
     const CommandResult exact = config_explain("memory.zero_stage", OutputFormat::Text);
     CHECK(exact.exit == Exit::Ok);
-    CHECK_THAT(exact.out, Catch::Contains(">= 0 and <= 3") && Catch::Contains("in this build up to 2") &&
+    CHECK_THAT(exact.out, Catch::Contains("between 0 and 3") && Catch::Contains("in this build up to 2") &&
                               Catch::Contains("default    1"));
     CHECK_THAT(config_explain("job.steps", OutputFormat::Text).out,
                Catch::Contains("--allow-change job.steps"));
@@ -180,8 +185,11 @@ TEST_CASE("config explain: exact, by substring, unknown", "[config][command]") {
     CHECK_THAT(unknown.err, Catch::Contains("did you mean optimizer.lr?"));
     CHECK(json::parse(config_explain("optimizer.lr", OutputFormat::Json).out)["keys"][0]["default"] ==
           "0.0003");
-    CHECK(json::parse(config_explain("optimizer.lrr", OutputFormat::Json).out)["suggestions"][0] ==
-          "optimizer.lr");
+    const CommandResult unknown_json = config_explain("optimizer.lrr", OutputFormat::Json);
+    CHECK(unknown_json.exit == Exit::Usage);
+    CHECK(json::parse(unknown_json.out)["ok"] == false);
+    CHECK(json::parse(unknown_json.out)["problems"][0]["hint"] == "did you mean optimizer.lr?");
+    CHECK(unknown_json.err == unknown.err);
     for (const Key& key : registry.keys())
         CHECK(config_explain(key.name, OutputFormat::Text).exit == Exit::Ok);
 }

@@ -84,11 +84,14 @@ TEST_CASE("A wrong type says what was expected and found", "[config][mistakes]")
         const char* found;
     };
     const Mistake mistakes[] = {
-        {"training.micro_batch_size=\"8\"", "training.micro_batch_size", "integer", "a text \"8\""},
+        {"training.micro_batch_size=\"8\"", "training.micro_batch_size", "an integer", "a text \"8\""},
         {"training.micro_batch_size=8.0", "training.micro_batch_size", "integer", "a number 8"},
         {"training.micro_batch_size=[8]", "training.micro_batch_size", "integer", "a list"},
         {"optimizer.lr=true", "optimizer.lr", "number", "a boolean"},
-        {"optimizer.lr=nan", "optimizer.lr", "number", "a number"},
+        {"optimizer.lr=nan", "optimizer.lr", "a finite number", "nan"},
+        {"optimizer.lr=-inf", "optimizer.lr", "a finite number", "-inf"},
+        {"checkpoint.interval=inf", "checkpoint.interval", "a finite number", "inf"},
+        {"job.steps=99999999999999999999", "job.steps", "an integer", "99999999999999999999"},
         {"communication.overlap_comm=1", "communication.overlap_comm", "true or false", "an integer"},
         {"communication.overlap_comm=yes", "communication.overlap_comm", "true or false", "a text \"yes\""},
         {"data.train=3", "data.train", "a source is not", "an integer"},
@@ -103,11 +106,14 @@ TEST_CASE("A wrong type says what was expected and found", "[config][mistakes]")
         const LoadedJob job = load_set({mistake.assignment});
         const Problem found = problem(job, "wrong_type", mistake.key);
         CHECK_THAT(found.what, Catch::Contains(mistake.expected) && Catch::Contains(mistake.found));
+        CHECK(!found.hint.empty());
         CHECK(count_errors(job) == 1);
     }
     CHECK(problem(load_set({"training.micro_batch_size=8.0"}), "wrong_type").hint == "write 8");
     CHECK(problem(load_set({"training.micro_batch_size=\"8\""}), "wrong_type").hint ==
-          "write the number without quotes");
+          "write 8 without quotes");
+    CHECK_THAT(problem(load_set({"training.micro_batch_size=eight"}), "wrong_type").hint,
+               Catch::Contains("config explain training.micro_batch_size"));
 }
 
 TEST_CASE("A section given as a value, and a key given as a section", "[config][mistakes]") {

@@ -1,5 +1,6 @@
 #include "trainctl/config/registry.h"
 
+#include <cmath>
 #include <set>
 #include <sstream>
 
@@ -149,7 +150,30 @@ TEST_CASE("Bounds know their ends and refuse NaN", "[config][registry]") {
         const Bounds bounds{.ends = ends};
         CHECK(!bounds.contains(std::numeric_limits<double>::quiet_NaN()));
     }
-    CHECK(open.text() == "> 0 and < 1");
+    CHECK(open.text() == "greater than 0 and less than 1");
+    CHECK(closed.text() == "between 0 and 1");
+    CHECK(Bounds{.low = 1}.text() == "at least 1");
+    CHECK(Bounds{.low = 0, .ends = Bounds::Ends::OpenLow}.text() == "greater than 0");
+    CHECK(Bounds{.low = 0, .high = 9, .ends = Bounds::Ends::OpenHigh}.text() == "at least 0 and less than 9");
+    CHECK(Bounds{.high = 3}.text() == "at most 3");
+    CHECK(Bounds{}.text().empty());
+}
+
+TEST_CASE("Every number of a key in this build has a range, which its messages print", "[config][registry]") {
+    const Registry registry;
+    for (const Key& key : registry.keys()) {
+        const bool number =
+            key.kind == Kind::Integer || key.kind == Kind::Number || key.kind == Kind::Duration;
+        if (!number || key.availability == Availability::NotBuilt) continue;
+        INFO(key.name);
+        CHECK(std::isfinite(key.bounds.low));  // nothing has a meaning below every bound
+        const double below = key.bounds.low - 1.0;
+        const auto refused =
+            key.kind == Kind::Integer ? refusal(key, static_cast<std::int64_t>(below)) : refusal(key, below);
+        REQUIRE(refused.has_value());
+        CHECK_THAT(refused->what, Catch::Contains("must be " + key.bounds.text()));
+        CHECK_THAT(refused->what, !Catch::Contains(">") && !Catch::Contains("e+308"));
+    }
 }
 
 TEST_CASE("Suggestions: wrong section, another trainer's name, near spelling, nothing",

@@ -28,6 +28,10 @@ TEST_CASE("--set wins over the file, and the last one wins", "[config][set]") {
     const LoadedJob tokens = load_set({"job.tokens=8192"});
     CHECK(tokens.ok());
     CHECK(tokens.spec.steps == 2);  // 16 x 256 tokens per step
+    CHECK(to_string(tokens.origins.at("job.tokens")) == "--set job.tokens=8192");
+    std::string in_tokens = valid_job;
+    in_tokens.replace(in_tokens.find("steps = 100"), 11, "tokens = 8192");
+    CHECK(load(in_tokens, {.set = {"job.steps=9"}, .world_size = {}}).spec.steps == 9);
     CHECK(!load_set({"job.tokens=8192", "job.steps=3"}).ok());
 }
 

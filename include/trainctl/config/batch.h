@@ -20,7 +20,8 @@ struct BatchPlan {
 
 // Derives the unknown terms. Known terms are never changed; where two are free, accumulation is 1. Without
 // data_parallel_size what cannot be known stays 0. Error (Exit::Usage) with all the numbers when no whole
-// numbers fit or neither micro nor global is known.
+// numbers fit, a derived global batch is beyond 2^30, or neither micro nor global is known. Precondition:
+// micro, ranks and accumulation are at most 2^20 each.
 Result<BatchPlan> solve_batch(const BatchPlan& known);
 
 // The batch of a resolved job on `world_size` ranks. Throws Error(Exit::Usage) with the numbers.

@@ -18,9 +18,10 @@ enum class ShowOrigin { No, Yes };
 enum class Strictness { Normal, Strict };
 
 // Looks at what lies above this room: token files, vocabulary against data, disk space of the first
-// checkpoint. Returns problems with their exit code; Severity::Unchecked for what is not there to be looked
-// at.
-using ExternalCheck = std::function<std::vector<Problem>(const JobSpec&)>;
+// checkpoint. It is asked about jobs with errors too, for what LoadedJob::usable() keys allow. Returns
+// problems with their exit code; Severity::Unchecked for what is not there to be looked at. Places are filled
+// in by the caller.
+using ExternalCheck = std::function<std::vector<Problem>(const LoadedJob&)>;
 
 struct ConfigCheckOptions {
     std::string path;

@@ -45,7 +45,9 @@ struct Bounds {
     enum class Ends { Closed, OpenLow, OpenHigh, Open } ends = Ends::Closed;
 
     [[nodiscard]] bool contains(double value) const;  // false for NaN
-    [[nodiscard]] std::string text() const;           // ">= 1", "> 0 and < 1"; empty: no bounds
+    // The one form in which ranges are printed: "at least 1", "between 0 and 3", "greater than 0 and less
+    // than 1". Empty: no bounds.
+    [[nodiscard]] std::string text() const;
 };
 
 struct Choice {
@@ -85,6 +87,8 @@ struct Key {
 
 // "integer", "number or \"auto\"", "one of \"a\", \"b\"", ...
 std::string kind_text(const Key& key);
+// The same with its article, for "must be ...".
+std::string expected_text(const Key& key);
 // The default as people read it: "2000", "auto", "derived from heads", "required", "off".
 std::string default_text(const Key& key);
 std::string_view resume_name(ResumeClass resume);

@@ -2,8 +2,10 @@
 // collected, not thrown, so that one run shows all of them.
 #pragma once
 
+#include <initializer_list>
 #include <map>
 #include <optional>
+#include <set>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -37,11 +39,14 @@ struct LoadOptions {
 
 struct LoadedJob {
     std::string file;                                    // as positions show it
-    JobSpec spec;                                        // meaningful only without errors
+    JobSpec spec;                                        // with errors only the keys that are usable()
     std::map<std::string, Origin, std::less<>> origins;  // by key name; keys that are absent are absent here
     std::vector<Problem> problems;                       // in the order of the text
+    std::set<std::string, std::less<>> wrong;            // keys that have part in an error
 
     [[nodiscard]] bool ok() const { return !has_errors(problems); }
+    // Whether none of `keys` has part in an error. What was never given may still be 0 or empty.
+    [[nodiscard]] bool usable(std::initializer_list<std::string_view> keys) const;
 };
 
 // `file_name` is what positions show. Never throws on bad text, of any kind.

@@ -32,6 +32,7 @@ struct Problem {
     std::string code;  // stable, for programs: "unknown_key", "wrong_type", "out_of_range", ...
     std::string key;   // "" if it concerns no single key
     Position at;
+    std::vector<Position> also;  // where the other keys of a contradiction were given
     std::string what;
     std::string hint;
     Exit exit = Exit::Usage;
@@ -40,7 +41,8 @@ struct Problem {
 // An error of the job file. `at` may be {}: the loader knows where each key was given.
 Problem make_error(std::string code, std::string key, Position at, std::string what, std::string hint = {});
 
-// "error: what" / "  --> job.toml:3:7" / "  hint: ..."; each line ends with a newline.
+// "error: what" / "  --> job.toml:3:7", one such line for each place / "  hint: ..."; each line ends with a
+// newline.
 std::string format_problem(const Problem& problem);
 std::string format_problems(std::span<const Problem> problems);
 
