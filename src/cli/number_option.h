@@ -1,7 +1,7 @@
 // Bounds of numeric options, refused in the words of the job file's keys.
 #pragma once
 
-#include <CLI/Validators.hpp>
+#include <CLI/CLI.hpp>
 #include <cstdint>
 
 #include "trainctl/config/key.h"
