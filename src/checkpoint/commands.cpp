@@ -157,6 +157,13 @@ CommandResult checkpoint_verify(FileSystem& files, const std::string& path, Outp
     const std::string mark_problem = settle_mark(files, found.path, problems);
     const bool ok = problems.empty() && found.newer_damaged.empty();
     const Exit code = ok ? Exit::Ok : Exit::BadInput;
+    const std::string verdict =
+        problems.empty()
+            ? fmt::format("{}: step {} is good: {} in {} files read, every checksum right", found.path,
+                          manifest.step, format_bytes(manifest.total_bytes()), manifest.files.size())
+            : fmt::format(
+                  "{}: step {} is damaged: {} problems{}", found.path, manifest.step, problems.size(),
+                  mark_problem.empty() ? "; marked suspect: retention keeps it and does not count it" : "");
     if (form == OutputFormat::Json) {
         return {code,
                 dump({{"path", found.path},
@@ -167,19 +174,12 @@ CommandResult checkpoint_verify(FileSystem& files, const std::string& path, Outp
                       {"suspect", read_suspicion(files, found.path).has_value()},
                       {"problems", problems},
                       {"newer_damaged", found.newer_damaged}}),
-                mark_problem};
+                problems.empty() ? fmt::format("{}", fmt::join(found.newer_damaged, "; ")) : verdict};
     }
     std::string text;
     for (const std::string& damaged : found.newer_damaged) text += "newer and damaged: " + damaged + "\n";
     for (const std::string& problem : problems) text += problem + "\n";
-    text +=
-        problems.empty()
-            ? fmt::format("{}: step {} is good: {} in {} files read, every checksum right\n", found.path,
-                          manifest.step, format_bytes(manifest.total_bytes()), manifest.files.size())
-            : fmt::format(
-                  "{}: step {} is damaged: {} problems{}\n", found.path, manifest.step, problems.size(),
-                  mark_problem.empty() ? "; marked suspect: retention keeps it and does not count it" : "");
-    return {code, text, mark_problem};
+    return {code, text + verdict + "\n", mark_problem};
 }
 
 }  // namespace trainctl

@@ -17,7 +17,7 @@ void add(CLI::App& ckpt, Invocation& invocation, const std::string& verb, const 
     add_json_flag(*command, invocation);
     command->callback([&invocation, path, run] {
         invocation.action = [&invocation, path, run] {
-            return show(run(invocation.files, *path, invocation.format));
+            return show(invocation, run(invocation.files, *path, invocation.format));
         };
     });
 }

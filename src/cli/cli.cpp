@@ -101,16 +101,11 @@ void print_result(const Invocation& invocation, std::string_view text, std::stri
     print(in_format(invocation.format, std::string(text), std::string(json)));
 }
 
-Exit show(const CommandResult& result) {
-    if (!result.err.empty() && std::fputs(result.err.c_str(), stderr) < 0) return Exit::Resource;
-    if (!result.out.empty()) print(result.out);
-    return result.exit;
-}
-
 Exit show(const Invocation& invocation, const CommandResult& result) {
-    if (invocation.format == OutputFormat::Text) return show(result);
+    const bool text_form = invocation.format == OutputFormat::Text;
+    if (text_form && !result.err.empty() && std::fputs(result.err.c_str(), stderr) < 0) return Exit::Resource;
     if (!result.out.empty()) print(result.out);
-    if (result.exit != Exit::Ok) {
+    if (!text_form && result.exit != Exit::Ok) {
         std::string text = result.err;
         if (text.ends_with('\n')) text.pop_back();
         constexpr std::string_view label = "error: ";

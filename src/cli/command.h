@@ -31,10 +31,9 @@ void print(std::string_view text);
 // `text` or `json` (with a newline) as the invocation asks.
 void print_result(const Invocation& invocation, std::string_view text, std::string_view json);
 
-// Prints a command's answer and returns its exit code.
-Exit show(const CommandResult& result);
-// The same in the invocation's format: with --json a failure's `err` goes out as the error object on stderr,
-// beside whatever the command answers on stdout; what is said along with a success is left to the answer.
+// Prints a command's answer and returns its exit code. With --json a failure's `err` goes out as the error
+// object on stderr, beside whatever the command answers on stdout; what is said along with a success is left
+// to the answer.
 Exit show(const Invocation& invocation, const CommandResult& result);
 
 void add_train_command(CLI::App& app, Invocation& invocation);

@@ -74,7 +74,8 @@ void add_explain(CLI::App& config, Invocation& invocation) {
 void add_schema(CLI::App& config, Invocation& invocation) {
     CLI::App* command = config.add_subcommand("schema", "JSON Schema of job files, for editors");
     add_json_flag(*command, invocation);
-    command->callback([&invocation] { invocation.action = [] { return show(config_schema()); }; });
+    command->callback(
+        [&invocation] { invocation.action = [&invocation] { return show(invocation, config_schema()); }; });
 }
 
 void add_reference(CLI::App& config, Invocation& invocation) {

@@ -6,6 +6,7 @@
 #include <cstdlib>
 #include <memory>
 
+#include "cli/number_option.h"
 #include "cli/rank_main.h"
 #include "trainctl/base/error.h"
 #include "trainctl/observe/step_line.h"
@@ -99,7 +100,7 @@ void add_smoke_command(CLI::App& app, Invocation& invocation) {
         "--directory", options->directory,
         "where the checkpoint check writes; must be shared by all hosts. Default: a temporary one");
     command->add_option("--threads", options->threads, "per rank; 0: the rank's share of the cores")
-        ->check(CLI::NonNegativeNumber);
+        ->check(at_least(0));
     add_json_flag(*command, invocation);
     command->callback([&invocation, options] {
         invocation.action = [&invocation, options] {
