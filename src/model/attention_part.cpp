@@ -28,25 +28,25 @@ AttentionSettings AttentionPart::settings(const StepContext& context) const {
 }
 
 AttentionSaved AttentionPart::forward(const StepContext& context, const Weights& weights, Carry& carry,
-                                      TensorView rope_table) const {
+                                      TensorView rope_table, Keep keep) const {
     AttentionSaved saved;
-    saved.norm = norm_.forward(context, weights, carry);
+    saved.norm = norm_.forward(context, weights, carry, keep);
     saved.qkv = context.activation((heads_ + 2 * kv_heads_) * head_dim_);
     qkv_.forward(context, weights, saved.qkv, saved.norm.y);
-    if (!context.training()) context.release(saved.norm.y);
+    if (keep < Keep::Everything) context.drop(saved.norm.y);
     if (!rope_table.empty()) {
         context.ops.attention.rope(context.stream, saved.qkv, rope_table, settings(context),
                                    RopeDirection::Forward);
     }
     attend(context, saved);
-    if (!context.training()) {
-        context.release(saved.qkv);
-        context.release(saved.lse);
+    if (keep < Keep::Products) {
+        context.drop(saved.qkv);
+        context.drop(saved.lse);
     }
     carry.branch = context.activation(carry.residual.shape[1]);
     output_.forward(context, weights, carry.branch, saved.out);
     drop_branch(context, carry.branch, context.dropout_at(unit_, DropoutPlace::AttentionOutput));
-    if (!context.training()) context.release(saved.out);
+    if (keep < Keep::Products) context.drop(saved.out);
     return saved;
 }
 
@@ -85,6 +85,7 @@ void AttentionPart::backward(const StepContext& context, const Weights& weights,
         context.ops.attention.rope(context.stream, dqkv, rope_table, settings(context),
                                    RopeDirection::Backward);
     }
+    if (saved.norm.y.empty()) norm_.repeat(context, weights, saved.norm);
     qkv_.backward_parameters(context, grads, dqkv, saved.norm.y);
     const TensorView dy = saved.norm.y;  // its last reader was the weight gradient
     qkv_.backward_input(context, weights, dy, dqkv);

@@ -20,10 +20,11 @@ class AttentionPart {
     AttentionPart(const UnitIndex& unit, const ModelSpec& model, NormSettings norm);
 
     // The carry's branch becomes the output of this part. `rope_table` empty: positions were learned.
-    // While evaluating nothing but the carry stays allocated.
+    // What `keep` leaves out is empty in the saved state.
     AttentionSaved forward(const StepContext& context, const Weights& weights, Carry& carry,
-                           TensorView rope_table) const;
-    // d[M,C]: in, gradient of residual + branch behind this part; out, of the sum in front of it.
+                           TensorView rope_table, Keep keep) const;
+    // Of a state kept at least as Keep::Products. d[M,C]: in, gradient of residual + branch behind this part;
+    // out, of the sum in front of it.
     void backward(const StepContext& context, const Weights& weights, const GradView& grads,
                   AttentionSaved saved, TensorView d, TensorView rope_table) const;
 

@@ -9,8 +9,9 @@ namespace trainctl {
 
 class Block {
   public:
-    // `in_flight`: micro-batches whose states exist at once.
-    Block(const std::vector<ParamSpec>& params, const ModelSpec& model, UnitId unit, int in_flight);
+    // `keep`: of a training pass. `in_flight`: micro-batches whose states exist at once.
+    Block(const std::vector<ParamSpec>& params, const ModelSpec& model, UnitId unit, Keep keep,
+          int in_flight);
 
     SavedRef forward(const StepContext& context, const Weights& weights, Carry& carry, TensorView rope_table);
     void evaluate(const StepContext& context, const Weights& weights, Carry& carry, TensorView rope_table);
@@ -26,6 +27,11 @@ class Block {
         MlpSaved mlp;
     };
 
+    // Everything again from the sum in front of the block.
+    void recompute(const StepContext& context, const Weights& weights, Saved& saved,
+                   TensorView rope_table) const;
+
+    Keep keep_;
     AttentionPart attention_;
     MlpPart mlp_;
     SavedSlots<Saved> saved_;

@@ -15,7 +15,7 @@ Carry Embedding::forward(const StepContext& context, const Weights& weights) con
     if (site.probability > 0.0F) {
         context.ops.elementwise.dropout(context.stream, x, x, context.micro.length, site);
     }
-    return {x, {}};
+    return {x, {}, ResidualOwner::Carry};
 }
 
 void Embedding::backward(const StepContext& context, const GradView& grads, Into table_into,

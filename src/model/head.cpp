@@ -70,7 +70,7 @@ void Head::all_chunks(const StepContext& context, const OutputMatrix& output, Te
 TensorView Head::train(const StepContext& context, const Weights& weights, const GradView& grads,
                        const OutputMatrix& output, Carry& carry, float gradient_scale,
                        const LossTarget& loss) const {
-    const NormSaved saved = norm_.forward(context, weights, carry);
+    const NormSaved saved = norm_.forward(context, weights, carry, Keep::Everything);
     all_chunks(context, output, saved.y, loss, {vocab_size_, gradient_scale, LossPass::Train});
     const TensorView d = context.activation(saved.y.shape[1]);
     norm_.backward(context, weights, grads, saved, saved.y, d, {});
@@ -81,7 +81,7 @@ TensorView Head::train(const StepContext& context, const Weights& weights, const
 
 void Head::evaluate(const StepContext& context, const Weights& weights, const OutputMatrix& output,
                     Carry& carry, const LossTarget& loss) const {
-    const NormSaved saved = norm_.forward(context, weights, carry);
+    const NormSaved saved = norm_.forward(context, weights, carry, Keep::Nothing);
     context.release(carry.residual);
     all_chunks(context, output, saved.y, loss, {vocab_size_, 1.0F, LossPass::Evaluate});
     context.release(saved.y);

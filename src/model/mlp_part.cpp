@@ -20,23 +20,34 @@ MlpPart::MlpPart(const UnitIndex& unit, const ModelSpec& model, NormSettings nor
       up_(up_product(unit, kind)),
       down_(unit, {"mlp.down"}, BiasUse::InProduct) {}
 
-MlpSaved MlpPart::forward(const StepContext& context, const Weights& weights, Carry& carry) const {
-    MlpSaved saved;
-    saved.norm = norm_.forward(context, weights, carry);
-    saved.up = context.activation(kind_ == MlpKind::SwiGlu ? 2 * ffn_ : ffn_);
-    up_.forward(context, weights, saved.up, saved.norm.y);
-    if (!context.training()) context.release(saved.norm.y);
-    saved.activated = context.activation(ffn_);
-    activate(context, weights, saved);
-    if (!context.training()) context.release(saved.up);
+MlpSaved MlpPart::forward(const StepContext& context, const Weights& weights, Carry& carry, Keep keep) const {
+    MlpSaved saved = widen(context, weights, carry, keep);
     carry.branch = context.activation(carry.residual.shape[1]);
     down_.forward(context, weights, carry.branch, saved.activated);
     drop_branch(context, carry.branch, context.dropout_at(unit_, DropoutPlace::MlpOutput));
-    if (!context.training()) context.release(saved.activated);
+    if (keep < Keep::Everything) context.drop(saved.activated);
     return saved;
 }
 
-void MlpPart::activate(const StepContext& context, const Weights& weights, const MlpSaved& saved) const {
+MlpSaved MlpPart::recompute(const StepContext& context, const Weights& weights, Carry& carry) const {
+    MlpSaved saved = widen(context, weights, carry, Keep::Everything);
+    carry = {};
+    return saved;
+}
+
+MlpSaved MlpPart::widen(const StepContext& context, const Weights& weights, Carry& carry, Keep keep) const {
+    MlpSaved saved;
+    saved.norm = norm_.forward(context, weights, carry, keep);
+    saved.up = context.activation(kind_ == MlpKind::SwiGlu ? 2 * ffn_ : ffn_);
+    up_.forward(context, weights, saved.up, saved.norm.y);
+    if (keep < Keep::Everything) context.drop(saved.norm.y);
+    activate(context, weights, saved);
+    if (keep < Keep::Products) context.drop(saved.up);
+    return saved;
+}
+
+void MlpPart::activate(const StepContext& context, const Weights& weights, MlpSaved& saved) const {
+    saved.activated = context.activation(ffn_);
     if (kind_ == MlpKind::SwiGlu) {
         context.ops.elementwise.swiglu_forward(context.stream, saved.activated, saved.up);
     } else {
@@ -63,6 +74,7 @@ TensorView MlpPart::activate_backward(const StepContext& context, const Weights&
 
 void MlpPart::backward(const StepContext& context, const Weights& weights, const GradView& grads,
                        MlpSaved saved, TensorView d) const {
+    if (saved.activated.empty()) activate(context, weights, saved);
     const TensorView dactivated = saved.activated;  // its last reader is the weight gradient below
     {
         const BranchGradient dbranch(context, d, context.dropout_at(unit_, DropoutPlace::MlpOutput));
@@ -71,6 +83,7 @@ void MlpPart::backward(const StepContext& context, const Weights& weights, const
     }
     const TensorView dup = activate_backward(context, weights, grads, saved, dactivated);
     context.release(saved.up);
+    if (saved.norm.y.empty()) norm_.repeat(context, weights, saved.norm);
     up_.backward_parameters(context, grads, dup, saved.norm.y);
     const TensorView dy = saved.norm.y;
     up_.backward_input(context, weights, dy, dup);

@@ -18,15 +18,19 @@ class MlpPart {
   public:
     MlpPart(const UnitIndex& unit, const ModelSpec& model, NormSettings norm, MlpKind kind);
 
-    // The carry's branch becomes the output of this part. While evaluating nothing but the carry stays
-    // allocated.
-    MlpSaved forward(const StepContext& context, const Weights& weights, Carry& carry) const;
-    // d[M,C]: in, gradient of residual + branch behind this part; out, of the sum in front of it.
+    // The carry's branch becomes the output of this part. What `keep` leaves out is empty in the saved state.
+    MlpSaved forward(const StepContext& context, const Weights& weights, Carry& carry, Keep keep) const;
+    // Everything that backward needs and nothing more: stops before the last product. Consumes the carry.
+    MlpSaved recompute(const StepContext& context, const Weights& weights, Carry& carry) const;
+    // Of a state kept at least as Keep::Products. d[M,C]: in, gradient of residual + branch behind this part;
+    // out, of the sum in front of it.
     void backward(const StepContext& context, const Weights& weights, const GradView& grads, MlpSaved saved,
                   TensorView d) const;
 
   private:
-    void activate(const StepContext& context, const Weights& weights, const MlpSaved& saved) const;
+    // Norm, up product and activation.
+    MlpSaved widen(const StepContext& context, const Weights& weights, Carry& carry, Keep keep) const;
+    void activate(const StepContext& context, const Weights& weights, MlpSaved& saved) const;
     // Gradient of `up`, in new memory or in that of dactivated, which is consumed.
     [[nodiscard]] TensorView activate_backward(const StepContext& context, const Weights& weights,
                                                const GradView& grads, const MlpSaved& saved,

@@ -8,29 +8,40 @@ ResidualNorm::ResidualNorm(const UnitIndex& unit, const std::string& name, NormS
               "a LayerNorm has a bias and an RMSNorm has none");
 }
 
-NormSaved ResidualNorm::forward(const StepContext& context, const Weights& weights, Carry& carry) const {
+NormSaved ResidualNorm::forward(const StepContext& context, const Weights& weights, Carry& carry,
+                                Keep keep) const {
     const std::int64_t hidden = carry.residual.shape[1];
     NormSaved saved;
     saved.statistics = context.arena.tensor(Shape{context.rows(), 2}, context.statistics);
     const bool adds = !carry.branch.empty();
     if (adds) saved.residual = context.activation(hidden);
     saved.y = context.activation(hidden);
-    context.ops.norm.forward(context.stream, saved.y, saved.residual, saved.statistics, carry.residual,
-                             carry.branch, weights.tensor(gain_),
-                             bias_ == no_place ? TensorView{} : weights.tensor(bias_), settings_);
+    normalise(context, weights, saved, carry.residual, carry.branch);
     if (adds) {
         context.release(carry.branch);
-        // While training the old sum belongs to the saved state of the layer that wrote it.
-        if (!context.training()) context.release(carry.residual);
+        if (carry.owner == ResidualOwner::Carry) context.release(carry.residual);
     } else {
         saved.residual = carry.residual;
     }
-    if (!context.training()) {
-        context.release(saved.statistics);
-        saved.statistics = {};
+    if (keep < Keep::Products) {
+        context.drop(saved.statistics);
     }
-    carry = {saved.residual, {}};
+    carry = {saved.residual, {}, keep == Keep::Nothing ? ResidualOwner::Carry : ResidualOwner::Saved};
     return saved;
+}
+
+void ResidualNorm::repeat(const StepContext& context, const Weights& weights, NormSaved& saved) const {
+    saved.y = context.activation(saved.residual.shape[1]);
+    NormSaved only_y = saved;
+    only_y.residual = {};  // nothing is added this time
+    normalise(context, weights, only_y, saved.residual, {});
+}
+
+void ResidualNorm::normalise(const StepContext& context, const Weights& weights, const NormSaved& saved,
+                             TensorView residual_in, TensorView branch) const {
+    context.ops.norm.forward(context.stream, saved.y, saved.residual, saved.statistics, residual_in, branch,
+                             weights.tensor(gain_), bias_ == no_place ? TensorView{} : weights.tensor(bias_),
+                             settings_);
 }
 
 void ResidualNorm::backward(const StepContext& context, const Weights& weights, const GradView& grads,

@@ -11,8 +11,8 @@
 namespace trainctl {
 
 enum class PassMode {
-    Train,     // dropout; what backward needs is kept
-    Evaluate,  // no dropout; activations are released as soon as the next layer has read them
+    Train,     // dropout
+    Evaluate,  // no dropout, and no backward follows
 };
 
 // Places of dropout within a unit: site = unit x 8 + place.
@@ -42,6 +42,11 @@ struct StepContext {
         return arena.tensor(Shape{rows(), columns}, compute);
     }
     void release(const TensorView& view) const { arena.release(view.data); }
+    // Releases it and leaves it empty.
+    void drop(TensorView& view) const {
+        release(view);
+        view = {};
+    }
     // Probability 0 outside training.
     [[nodiscard]] Dropout dropout_at(UnitId unit, DropoutPlace place) const {
         return {training() ? dropout.probability : 0.0F, dropout.key,
@@ -62,11 +67,18 @@ class Scratch {
     std::optional<ArenaScope> held_;
 };
 
+// Who releases the carry's residual.
+enum class ResidualOwner : std::uint8_t {
+    Carry,  // the norm that adds to it
+    Saved,  // the backward of the layer part that wrote it: it is part of that part's saved state
+};
+
 // The residual stream between two layers. Its value is residual + branch: the addition is left to the next
 // norm, which reads both anyway.
 struct Carry {
-    TensorView residual;  // [M,C]; while training it belongs to the saved state of the layer that wrote it
+    TensorView residual;  // [M,C]
     TensorView branch;    // [M,C], owned by the carry; empty behind the embedding
+    ResidualOwner owner = ResidualOwner::Carry;
 };
 
 }  // namespace trainctl

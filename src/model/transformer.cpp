@@ -23,6 +23,20 @@ DropoutPlan dropout_plan(const ModelSpec& model, std::uint64_t seed) {
     return {static_cast<float>(model.dropout), {words[0], words[1]}};
 }
 
+// Of block number `layer`, from 0.
+Keep kept(const ModelOptions& options, std::int64_t layer) {
+    if (layer % options.checkpoint_every_blocks != 0) return Keep::Everything;
+    switch (options.gradient_checkpointing) {
+        case GradientCheckpointing::None:
+            return Keep::Everything;
+        case GradientCheckpointing::Selective:
+            return Keep::Products;
+        case GradientCheckpointing::Full:
+            return Keep::Input;
+    }
+    return Keep::Everything;
+}
+
 class UnitTransformer final : public Transformer {
   public:
     UnitTransformer(Device& device, const ModelSpec& model, const ModelOptions& options,
@@ -39,7 +53,8 @@ class UnitTransformer final : public Transformer {
         if (row.positions == PositionKind::Rope) rope_.emplace(device, model, sequence_length, statistics_);
         blocks_.reserve(static_cast<std::size_t>(model.layers));
         for (std::int64_t layer = 0; layer < model.layers; ++layer) {
-            blocks_.emplace_back(params_, model, static_cast<UnitId>(layer + 1), micro_batches_in_flight);
+            blocks_.emplace_back(params_, model, static_cast<UnitId>(layer + 1), kept(options, layer),
+                                 micro_batches_in_flight);
         }
         saved_.resize(blocks_.size());
     }

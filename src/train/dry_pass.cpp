@@ -27,6 +27,8 @@ ModelOptions model_options(const JobSpec& job) {
     ModelOptions options;
     options.compute = job.precision.compute;
     options.seed = job.seed;
+    options.gradient_checkpointing = job.memory.gradient_checkpointing;
+    options.checkpoint_every_blocks = job.memory.checkpoint_every_blocks;
     return options;
 }
 

@@ -15,15 +15,6 @@ constexpr float scale = 0.0625F;
 
 std::vector<ModelSpec> families() { return {tiny_gpt2(2, true), tiny_llama(2, 2, false)}; }
 
-std::vector<double> all_gradients(TinyModel& model) {
-    std::vector<double> all;
-    for (std::size_t i = 0; i < model.params().params().size(); ++i) {
-        const std::vector<double> part = model.gradient(static_cast<int>(i));
-        all.insert(all.end(), part.begin(), part.end());
-    }
-    return all;
-}
-
 struct Outcome {
     double loss = 0.0;
     std::vector<double> gradients;
@@ -35,7 +26,7 @@ Outcome train_once(const ModelSpec& spec, const TinyOptions& options, Arena* are
     TinyBatch data(spec, 2, options.length, 21);
     Outcome outcome;
     outcome.loss = model.train(data.micro(), scale, 0, arena);
-    outcome.gradients = all_gradients(model);
+    outcome.gradients = model.all_gradients();
     return outcome;
 }
 
@@ -126,7 +117,7 @@ TEST_CASE("logits are bounded in rows and bytes") {
     whole.scatter_weights(4);
     TinyBatch data(spec, 60, 19, 21);
     CHECK(chosen.train(data.micro(), scale) == whole.train(data.micro(), scale));
-    CHECK(relative_difference(all_gradients(chosen), all_gradients(whole)) < 1e-13);
+    CHECK(relative_difference(chosen.all_gradients(), whole.all_gradients()) < 1e-13);
     const std::size_t saved = (60 * 19 - 570) * 128 * sizeof(double);
     CHECK(whole.arena().peak_bytes() > chosen.arena().peak_bytes() + saved / 2);
 }
@@ -139,11 +130,11 @@ TEST_CASE("micro-batches add up to one larger micro-batch") {
             model.scatter_weights(4);
             TinyBatch data(spec, 3, 19, 21);
             const double loss = model.train(data.micro(), scale);
-            const std::vector<double> whole = all_gradients(model);
+            const std::vector<double> whole = model.all_gradients();
             double sum = 0.0;
             for (int micro = 0; micro < 3; ++micro) sum += model.train(data.micro(micro, 1), scale, micro);
             CHECK(sum == Approx(loss).epsilon(1e-13));
-            CHECK(relative_difference(all_gradients(model), whole) < 1e-13);
+            CHECK(relative_difference(model.all_gradients(), whole) < 1e-13);
         }
     }
 }
@@ -198,7 +189,7 @@ TEST_CASE("a shorter sequence than the model was made for is its own prefix") {
         shorter.scatter_weights(4);
         TinyBatch data(spec, 2, 7, 21);
         CHECK(longer.train(data.micro(), scale) == shorter.train(data.micro(), scale));
-        CHECK(all_gradients(longer) == all_gradients(shorter));
+        CHECK(longer.all_gradients() == shorter.all_gradients());
     }
 }
 
@@ -227,7 +218,7 @@ TEST_CASE("a pass planned on the sim device runs in the replaying arena with the
             model.scatter_weights(4);
             TinyBatch data(spec, 2, 19, 21);
             const double loss = model.train(data.micro(), scale);
-            const std::vector<double> gradients = all_gradients(model);
+            const std::vector<double> gradients = model.all_gradients();
             const double evaluated = model.evaluate(data.micro());
 
             const DType compute = backend == Backend::Reference ? DType::F64
@@ -238,7 +229,7 @@ TEST_CASE("a pass planned on the sim device runs in the replaying arena with the
             for (int round = 0; round < 2; ++round) {
                 model.params().poison_gradients();
                 CHECK(model.train(data.micro(), scale, 0, arena.get()) == loss);
-                CHECK(all_gradients(model) == gradients);
+                CHECK(model.all_gradients() == gradients);
                 CHECK(model.evaluate(data.micro(), arena.get()) == evaluated);
             }
             // An allocator of its own kind saw the same need; best fit may lose a little to gaps.

@@ -92,6 +92,8 @@ TinyModel::TinyModel(const ModelSpec& model, const TinyOptions& options) {
     model_options.compute = compute;
     model_options.seed = 99;
     model_options.head_chunk_rows = options.head_chunk_rows;
+    model_options.gradient_checkpointing = options.checkpointing;
+    model_options.checkpoint_every_blocks = options.checkpoint_every_blocks;
     model_ = make_transformer(*device_, model, model_options, options.length);
     params_ = std::make_unique<PlainParams>(*device_, model_parameters(model), compute,
                                             compute == DType::F64 ? DType::F64 : DType::F32);
@@ -160,6 +162,15 @@ double TinyModel::evaluate(const MicroBatch& micro, Arena* arena) {
     });
     params_->check_idle(true);
     return loss;
+}
+
+std::vector<double> TinyModel::all_gradients() const {
+    std::vector<double> all;
+    for (std::size_t i = 0; i < params_->params().size(); ++i) {
+        const std::vector<double> part = gradient(static_cast<int>(i));
+        all.insert(all.end(), part.begin(), part.end());
+    }
+    return all;
 }
 
 std::vector<double> TinyModel::gradient(int param) const { return values_of(params_->gradient(param)); }

@@ -30,6 +30,8 @@ struct TinyOptions {
     std::int64_t length = 19;
     std::int64_t head_chunk_rows = 0;
     int threads = 1;
+    GradientCheckpointing checkpointing = GradientCheckpointing::None;
+    std::int64_t checkpoint_every_blocks = 1;
 };
 
 // Tokens and targets of `batch` samples of `length`, pseudo-random of `seed`; a few targets are ignored.
@@ -65,6 +67,7 @@ class TinyModel {
     double evaluate(const MicroBatch& micro, Arena* arena = nullptr);
 
     [[nodiscard]] std::vector<double> gradient(int param) const;
+    [[nodiscard]] std::vector<double> all_gradients() const;
     [[nodiscard]] PlainParams& params() { return *params_; }
     [[nodiscard]] const PlainParams& params() const { return *params_; }
     [[nodiscard]] const PoisonArena& arena() const { return arena_; }

@@ -27,6 +27,9 @@ struct ModelOptions {
     DType compute = DType::BF16;
     std::uint64_t seed = 0;            // dropout
     std::int64_t head_chunk_rows = 0;  // rows of logits that exist at once; 0: chosen from the vocabulary
+    // Blocks 1, 1 + n, 1 + 2n, ... are recomputed in backward, to the same bits; n = checkpoint_every_blocks.
+    GradientCheckpointing gradient_checkpointing = GradientCheckpointing::None;
+    std::int64_t checkpoint_every_blocks = 1;
 };
 
 // Told where a training pass stands, for timing. Called by the thread that issues the work.
