@@ -1,4 +1,4 @@
-// GradSink of stages 0 to 2: hands out gradient memory, and sends a bucket as soon as all its units are
+// GradSink of all stages: hands out gradient memory, and sends a bucket as soon as all its units are
 // ready.
 //
 // Who reads and writes what, and which event orders it (the host never waits):

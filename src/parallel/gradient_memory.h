@@ -3,7 +3,7 @@
 //   stage  layers write to        reduced part
 //   0      full buffer            in place, then the whole unit on every rank
 //   1      full buffer            in place: this rank's owned range of it
-//   2      slots shared in turn   a buffer of owned parts
+//   2, 3   slots shared in turn   a buffer of owned parts
 //
 // With a BF16 reduce dtype the unit is cast into an image slot and that is sent. A sub-range of every rank's
 // part is not contiguous; it is packed before it is sent. Whole units are sent from where they lie, without a
@@ -30,7 +30,7 @@ class GradientMemory {
     // Room for `elements` of the reduce dtype; used on the communication stream only, so in order.
     [[nodiscard]] TensorView packed(std::int64_t elements) const;
 
-    [[nodiscard]] bool in_slots() const { return plan_.options().stage == 2; }
+    [[nodiscard]] bool in_slots() const { return plan_.options().stage >= 2; }
     [[nodiscard]] bool has_images() const { return plan_.options().reduce_dtype != DType::F32; }
     [[nodiscard]] const SlotPlan& slots() const { return slots_; }    // if in_slots()
     [[nodiscard]] const SlotPlan& images() const { return images_; }  // if has_images()
@@ -41,7 +41,7 @@ class GradientMemory {
     const ShardPlan& plan_;
     SlotPlan slots_;
     SlotPlan images_;
-    Buffer gradients_;  // full (stages 0, 1) or owned parts (stage 2)
+    Buffer gradients_;  // full (stages 0, 1) or owned parts (stages 2, 3)
     Buffer slot_memory_;
     Buffer image_memory_;
     Buffer pack_memory_;

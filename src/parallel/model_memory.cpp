@@ -10,9 +10,10 @@ void upload(Device& device, Stream& stream, TensorView to, std::span<const std::
 }
 
 ModelMemory::ModelMemory(const ShardPlan& plan, Device& device, Stream& stream) : plan_(plan) {
-    const std::size_t full = storage_bytes(plan.full_elements(), plan.options().compute);
     const std::size_t held = storage_bytes(plan.held_elements(), DType::F32);
-    weights_ = device.allocate(full, Memory::Device, "weights");
+    weights_ = device.allocate(storage_bytes(has_whole_units() ? plan.full_elements() : plan.held_elements(),
+                                             plan.options().compute),
+                               Memory::Device, "weights");
     if (!master_is_weights()) master_ = device.allocate(held, Memory::Device, "master weights");
     first_moment_ = device.allocate(held, Memory::Device, "optimizer first moment");
     second_moment_ = device.allocate(held, Memory::Device, "optimizer second moment");
@@ -30,19 +31,19 @@ ModelMemory::ModelMemory(const ShardPlan& plan, Device& device, Stream& stream) 
 }
 
 TensorView ModelMemory::weights(std::size_t index) const {
+    invariant(has_whole_units(), "stage 3 keeps no whole units");
+    return weights(index, {0, plan_.unit(index).padded});
+}
+
+TensorView ModelMemory::owned_weights(std::size_t index) const { return weights(index, plan_.owned(index)); }
+TensorView ModelMemory::held_weights(std::size_t index) const { return weights(index, plan_.held(index)); }
+
+TensorView ModelMemory::weights(std::size_t index, Range of_unit) const {
     const DType dtype = plan_.options().compute;
-    return weights_.view(Shape{plan_.unit(index).padded}, dtype,
-                         storage_bytes(plan_.full_offset(index), dtype));
-}
-
-TensorView ModelMemory::owned_weights(std::size_t index) const {
-    const Range owned = plan_.owned(index);
-    return weights(index).flat(owned.begin, owned.size());
-}
-
-TensorView ModelMemory::held_weights(std::size_t index) const {
-    const Range held = plan_.held(index);
-    return weights(index).flat(held.begin, held.size());
+    const std::int64_t first = has_whole_units()
+                                   ? plan_.full_offset(index) + of_unit.begin
+                                   : plan_.held_offset(index) + of_unit.begin - plan_.held(index).begin;
+    return weights_.view(Shape{of_unit.size()}, dtype, storage_bytes(first, dtype));
 }
 
 TensorView ModelMemory::state(State state, std::size_t index) const {

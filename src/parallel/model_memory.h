@@ -17,9 +17,10 @@ void upload(Device& device, Stream& stream, TensorView to, std::span<const std::
 enum class State : std::uint8_t { Master, FirstMoment, SecondMoment };
 inline constexpr std::array<State, 3> all_states{State::Master, State::FirstMoment, State::SecondMoment};
 
-// Weights hold whole units in the compute dtype, gathered. Master and moments hold this rank's held ranges in
-// F32. When the compute dtype is F32 the weights *are* the master: this rank's held range of them is updated
-// in place and no second copy exists.
+// Weights in the compute dtype: whole units, gathered, in stages 0 to 2; this rank's parts in stage 3, whose
+// whole units GatheredParams keeps. Master and moments hold this rank's held ranges in F32. When the compute
+// dtype is F32 the weights *are* the master: this rank's held range of them is updated in place and no second
+// copy exists.
 class ModelMemory {
   public:
     ModelMemory(const ShardPlan& plan, Device& device, Stream& stream);
@@ -27,7 +28,7 @@ class ModelMemory {
     [[nodiscard]] bool master_is_weights() const { return plan_.options().compute == DType::F32; }
 
     // Flat views of unit number `index`.
-    [[nodiscard]] TensorView weights(std::size_t index) const;             // all of it
+    [[nodiscard]] TensorView weights(std::size_t index) const;             // all of it; not in stage 3
     [[nodiscard]] TensorView owned_weights(std::size_t index) const;       // owned range
     [[nodiscard]] TensorView held_weights(std::size_t index) const;        // held range
     [[nodiscard]] TensorView state(State state, std::size_t index) const;  // held range, F32
@@ -38,6 +39,8 @@ class ModelMemory {
     [[nodiscard]] std::vector<MemoryRow> memory_table() const;
 
   private:
+    [[nodiscard]] bool has_whole_units() const { return plan_.options().stage < 3; }
+    [[nodiscard]] TensorView weights(std::size_t index, Range of_unit) const;
     [[nodiscard]] TensorView flags(std::size_t index, Range of_unit) const;
 
     const ShardPlan& plan_;

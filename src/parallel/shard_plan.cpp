@@ -6,11 +6,8 @@ namespace trainctl {
 namespace {
 
 void check_options(const ZeroOptions& options) {
-    if (options.stage < 0 || options.stage > 2) {
-        fail(Exit::Usage,
-             fmt::format("memory.zero_stage = {} is not in this build (it has 0, 1 and 2); choose "
-                         "2, which shards gradients and optimizer state",
-                         options.stage));
+    if (options.stage < 0 || options.stage > 3) {
+        fail(Exit::Usage, fmt::format("memory.zero_stage is {}; choose 0, 1, 2 or 3", options.stage));
     }
     if (options.reduce_dtype != DType::F32 && options.reduce_dtype != DType::BF16) {
         fail(Exit::Usage,

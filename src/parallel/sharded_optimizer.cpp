@@ -3,7 +3,7 @@
 namespace trainctl {
 
 ShardedOptimizer::ShardedOptimizer(const ShardPlan& plan, const ModelMemory& memory,
-                                   const GradientMemory& gradients, ShardedParams& params, Device& device,
+                                   const GradientMemory& gradients, PublishedParams& params, Device& device,
                                    Ops ops, Communicator& data, Stream& compute, Stream& communication)
     : plan_(plan),
       memory_(memory),
@@ -43,6 +43,7 @@ void ShardedOptimizer::update(TensorView scalars, const UpdateSettings& settings
     adamw.epsilon = settings.epsilon;
     adamw.weight_decay = settings.weight_decay;
     adamw.step = settings.applied_updates + 1;
+    params_.begin_update();
     // In the order in which the next forward asks for the units, so that each gather hides behind the update
     // of the units after it and behind the forward of the units before it.
     for (std::size_t i = 0; i < plan_.units().size(); ++i) {
@@ -50,26 +51,16 @@ void ShardedOptimizer::update(TensorView scalars, const UpdateSettings& settings
         ops_.optimizer.adamw(compute_, rounded, memory_.state(State::Master, i),
                              memory_.state(State::FirstMoment, i), memory_.state(State::SecondMoment, i),
                              gradients_.held(i), memory_.held_flags(i), scalars, adamw);
-        publish(i);
+        params_.publish(i);
     }
-}
-
-void ShardedOptimizer::publish(std::size_t index) {
-    if (plan_.options().stage == 0) {
-        compute_.record(params_.filled(index));
-        return;
-    }
-    compute_.record(*computed_);
-    communication_.wait(*computed_);
-    data_.all_gather(memory_.weights(index), memory_.owned_weights(index), communication_);
-    communication_.record(params_.filled(index));
 }
 
 void ShardedOptimizer::publish_masters() {
+    params_.begin_update();
     for (std::size_t i = 0; i < plan_.units().size(); ++i) {
         if (!memory_.master_is_weights())
             ops_.elementwise.cast(compute_, memory_.held_weights(i), memory_.state(State::Master, i));
-        publish(i);
+        params_.publish(i);
     }
 }
 

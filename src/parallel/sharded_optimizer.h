@@ -1,36 +1,35 @@
-// Norm, clip and AdamW on what this rank holds, then the gather of the new weights: all issued, never waited
+// Norm, clip and AdamW on what this rank holds, then publishing the new weights: all issued, never waited
 // for.
 #pragma once
 
 #include <memory>
 
 #include "parallel/bucketed_reducer.h"
-#include "parallel/sharded_params.h"
+#include "parallel/model_memory.h"
+#include "parallel/published_params.h"
 
 namespace trainctl {
 
 class ShardedOptimizer {
   public:
     ShardedOptimizer(const ShardPlan& plan, const ModelMemory& memory, const GradientMemory& gradients,
-                     ShardedParams& params, Device& device, Ops ops, Communicator& data, Stream& compute,
+                     PublishedParams& params, Device& device, Ops ops, Communicator& data, Stream& compute,
                      Stream& communication);
 
     // After BucketedReducer::finish(). scalars: F64[step_scalars] device memory; its loss sum becomes the sum
     // over the data axis.
     void update(TensorView scalars, const UpdateSettings& settings);
-    // Masters changed (initialised or loaded): rounds them into the weights and gathers.
+    // Masters changed (initialised or loaded): rounds them into the weights and publishes.
     void publish_masters();
 
   private:
     // Sums of squares of what this rank owns, added over all ranks, and the loss likewise.
     void reduce_norm_and_loss(TensorView scalars);
-    // The held range of unit `index` was written by the compute stream: gathers it for acquire().
-    void publish(std::size_t index);
 
     const ShardPlan& plan_;
     const ModelMemory& memory_;
     const GradientMemory& gradients_;
-    ShardedParams& params_;
+    PublishedParams& params_;
     Ops ops_;
     Communicator& data_;
     Stream& compute_;

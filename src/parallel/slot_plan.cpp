@@ -18,6 +18,14 @@ std::vector<Group> groups_of(const std::vector<UnitLayout>& units, const std::ve
     return groups;
 }
 
+// One slot after the other.
+void place_slots(SlotPlan& plan) {
+    for (const std::int64_t elements : plan.slot_elements) {
+        plan.slot_offset.push_back(plan.elements);
+        plan.elements += elements;
+    }
+}
+
 SlotPlan assign(const std::vector<UnitLayout>& units, const std::vector<Group>& groups, int turns,
                 bool last_alone) {
     SlotPlan plan;
@@ -34,10 +42,7 @@ SlotPlan assign(const std::vector<UnitLayout>& units, const std::vector<Group>& 
         }
         plan.slot_elements[slot] = std::max(plan.slot_elements[slot], offset);
     }
-    for (const std::int64_t elements : plan.slot_elements) {
-        plan.slot_offset.push_back(plan.elements);
-        plan.elements += elements;
-    }
+    place_slots(plan);
     return plan;
 }
 
@@ -50,6 +55,24 @@ SlotPlan plan_slots(const std::vector<UnitLayout>& units, const std::vector<Buck
     if (first == FirstUnit::Early) return alone;
     SlotPlan in_turn = assign(units, groups, turns, false);
     return alone.elements < in_turn.elements ? alone : in_turn;
+}
+
+SlotPlan plan_gather_slots(const std::vector<UnitLayout>& units, FirstUnit first) {
+    const std::size_t last = units.size() - 1;
+    const std::size_t inner = units.size() > 2 ? units.size() - 2 : 0;
+    const std::size_t in_turn = std::min<std::size_t>(inner, 2);
+    const bool shared = first == FirstUnit::InOrder && inner > 0;
+    SlotPlan plan;
+    for (std::size_t i = 0; i < units.size(); ++i) {
+        std::size_t slot = in_turn;  // the first unit
+        if (i > 0 && i < last) slot = i % in_turn;
+        if (i > 0 && i == last && !shared) slot = in_turn + 1;
+        plan.unit.push_back({static_cast<int>(slot), static_cast<int>(i), 0});
+        plan.slot_elements.resize(std::max(plan.slot_elements.size(), slot + 1), 0);
+        plan.slot_elements[slot] = std::max(plan.slot_elements[slot], units[i].padded);
+    }
+    place_slots(plan);
+    return plan;
 }
 
 FirstUnit first_unit(const std::vector<UnitLayout>& units, const std::vector<ParamSpec>& params) {

@@ -1,4 +1,5 @@
-// Shared memory for what lives only between a unit's backward and its reduce-scatter. Pure data.
+// Memory that units share in turn: gradients between a unit's backward and its reduce-scatter, weights
+// between their gather and their last reader. Pure data.
 #pragma once
 
 #include <cstdint>
@@ -29,6 +30,11 @@ enum class FirstUnit : std::uint8_t { Early, InOrder };
 // `turns`: slots that groups share in turn; 2 lets one group be written while the one before is reduced.
 SlotPlan plan_slots(const std::vector<UnitLayout>& units, const std::vector<Bucket>& buckets, int turns,
                     FirstUnit first);
+
+// Slots for gathered weights, where a unit is a group of its own: two that the inner units take in turn, so
+// that the next one (in either direction) can be gathered while one is read, and one that the first and the
+// last unit share. A tied head reads both at once: then each has its own.
+SlotPlan plan_gather_slots(const std::vector<UnitLayout>& units, FirstUnit first);
 
 // Tied iff the last unit (final norm, output matrix) has no matrix of its own.
 FirstUnit first_unit(const std::vector<UnitLayout>& units, const std::vector<ParamSpec>& params);

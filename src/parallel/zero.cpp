@@ -1,32 +1,40 @@
 #include "trainctl/parallel/zero.h"
 
 #include "parallel/bucketed_reducer.h"
+#include "parallel/gathered_params.h"
 #include "parallel/gradient_memory.h"
 #include "parallel/model_memory.h"
 #include "parallel/model_state.h"
+#include "parallel/resident_params.h"
 #include "parallel/shard_plan.h"
 #include "parallel/sharded_optimizer.h"
-#include "parallel/sharded_params.h"
 
 namespace trainctl {
 namespace {
 
-// Stages 0 to 2: the parts, wired. The order of members is the order in which they refer to each other.
-class ResidentZeroState : public ZeroState {
+std::unique_ptr<PublishedParams> make_params(const ShardPlan& plan, const ModelMemory& memory, Device& device,
+                                             Communicator& data, Stream& compute, Stream& communication) {
+    if (plan.options().stage == 3)
+        return std::make_unique<GatheredParams>(plan, memory, device, data, compute, communication);
+    return std::make_unique<ResidentParams>(plan, memory, device, data, compute, communication);
+}
+
+// The parts, wired. The order of members is the order in which they refer to each other.
+class WiredZeroState : public ZeroState {
   public:
-    ResidentZeroState(Device& device, Ops ops, Communicator& data, Stream& compute, Stream& communication,
-                      const std::vector<ParamSpec>& params, const ZeroOptions& options)
+    WiredZeroState(Device& device, Ops ops, Communicator& data, Stream& compute, Stream& communication,
+                   const std::vector<ParamSpec>& params, const ZeroOptions& options)
         : device_(device),
           ops_(ops),
           compute_(compute),
           plan_(params, options, data.rank(), data.size()),
           memory_(plan_, device, compute),
           gradients_(plan_, device),
-          params_(plan_, memory_, device, compute),
+          params_(make_params(plan_, memory_, device, data, compute, communication)),
           reducer_(plan_, gradients_, device, ops, data, compute, communication),
-          optimizer_(plan_, memory_, gradients_, params_, device, ops, data, compute, communication) {}
+          optimizer_(plan_, memory_, gradients_, *params_, device, ops, data, compute, communication) {}
 
-    ParamSource& params() override { return params_; }
+    ParamSource& params() override { return *params_; }
     GradSink& grads() override { return reducer_; }
 
     void initialise(std::uint64_t seed) override {
@@ -45,6 +53,7 @@ class ResidentZeroState : public ZeroState {
 
     [[nodiscard]] std::vector<MemoryRow> memory_table() const override {
         std::vector<MemoryRow> rows = memory_.memory_table();
+        for (const MemoryRow& row : params_->memory_table()) rows.push_back(row);
         for (const MemoryRow& row : gradients_.memory_table()) rows.push_back(row);
         return rows;
     }
@@ -57,7 +66,7 @@ class ResidentZeroState : public ZeroState {
     ShardPlan plan_;
     ModelMemory memory_;
     GradientMemory gradients_;
-    ShardedParams params_;
+    std::unique_ptr<PublishedParams> params_;
     BucketedReducer reducer_;
     ShardedOptimizer optimizer_;
 };
@@ -67,7 +76,7 @@ class ResidentZeroState : public ZeroState {
 std::unique_ptr<ZeroState> make_zero_state(Device& device, Ops ops, Communicator& data, Stream& compute,
                                            Stream& communication, const std::vector<ParamSpec>& params,
                                            const ZeroOptions& options) {
-    return std::make_unique<ResidentZeroState>(device, ops, data, compute, communication, params, options);
+    return std::make_unique<WiredZeroState>(device, ops, data, compute, communication, params, options);
 }
 
 }  // namespace trainctl

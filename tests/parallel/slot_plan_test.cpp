@@ -83,5 +83,31 @@ TEST_CASE("A head without a matrix of its own is tied") {
     REQUIRE(first_unit(unit_layouts(params, 1), params) == FirstUnit::InOrder);
 }
 
+TEST_CASE(
+    "Neighbours never share a slot for gathered weights, nor the ends of a tied model; three slots are "
+    "enough") {
+    std::mt19937 random(6);
+    for (int count = 1; count <= 9; ++count) {
+        const auto units = unit_layouts(test::random_params(random, count, 800), 2);
+        for (const FirstUnit first : {FirstUnit::Early, FirstUnit::InOrder}) {
+            const SlotPlan plan = plan_gather_slots(units, first);
+            REQUIRE(plan.unit.size() == units.size());
+            REQUIRE(plan.slot_elements.size() <= (first == FirstUnit::Early ? 4 : 3));
+            std::int64_t end = 0;
+            for (std::size_t slot = 0; slot < plan.slot_elements.size(); ++slot) {
+                REQUIRE(plan.slot_offset[slot] == end);
+                end += plan.slot_elements[slot];
+            }
+            REQUIRE(plan.elements == end);
+            for (std::size_t u = 0; u < units.size(); ++u) {
+                REQUIRE(units[u].padded <= plan.slot_elements[static_cast<std::size_t>(plan.unit[u].slot)]);
+                if (u > 0) REQUIRE(plan.unit[u].slot != plan.unit[u - 1].slot);
+            }
+            if (first == FirstUnit::Early && count > 1)
+                REQUIRE(plan.unit.front().slot != plan.unit.back().slot);
+        }
+    }
+}
+
 }  // namespace
 }  // namespace trainctl

@@ -48,7 +48,7 @@ void check_same(const ZeroResult& a, const ZeroResult& b) {
 // MB of the reduce dtype; the last is "everything in one bucket".
 const std::vector<double> bucket_mbs{1e-6, 0.0016, 0.006, 1e9};
 
-TEST_CASE("ZeRO 0, 1 and 2 give the same bits without accumulation", "[threads]") {
+TEST_CASE("ZeRO 0 to 3 give the same bits without accumulation", "[threads]") {
     const auto params = small_model(1);
     for (const int ranks : {1, 2, 3, 4}) {
         for (const DType reduce : {DType::F32, DType::BF16}) {
@@ -57,7 +57,7 @@ TEST_CASE("ZeRO 0, 1 and 2 give the same bits without accumulation", "[threads]"
                 run.options.reduce_dtype = reduce;
                 run.options.compute = compute;
                 const ZeroResult zero0 = checked(params, run);
-                for (const int stage : {1, 2}) {
+                for (const int stage : {1, 2, 3}) {
                     run.options.stage = stage;
                     check_same(zero0, checked(params, run));
                 }
@@ -66,13 +66,16 @@ TEST_CASE("ZeRO 0, 1 and 2 give the same bits without accumulation", "[threads]"
     }
 }
 
-TEST_CASE("ZeRO 0 and 1 give the same bits with accumulation, ZeRO 2 to rounding", "[threads]") {
+TEST_CASE(
+    "With accumulation ZeRO 0 and 1 give the same bits, so do 2 and 3, and the pairs differ by rounding",
+    "[threads]") {
     const auto params = small_model(2);
     for (const int ranks : {2, 3}) {
         const ZeroResult zero0 = checked(params, basic(ranks, 0, 3));
         const ZeroResult zero1 = checked(params, basic(ranks, 1, 3));
         const ZeroResult zero2 = checked(params, basic(ranks, 2, 3));
         check_same(zero0, zero1);
+        check_same(zero2, checked(params, basic(ranks, 3, 3)));
         for (std::size_t s = 0; s < zero0.steps[0].size(); ++s)
             CHECK(zero2.steps[0][s].norm == Approx(zero0.steps[0][s].norm).epsilon(1e-5));
     }
@@ -81,7 +84,7 @@ TEST_CASE("ZeRO 0 and 1 give the same bits with accumulation, ZeRO 2 to rounding
 TEST_CASE("The bucket size and overlap change no bit, in any stage and reduce dtype", "[threads]") {
     const auto params = small_model(3);
     for (const int ranks : {1, 3}) {
-        for (const int stage : {0, 1, 2}) {
+        for (const int stage : {0, 1, 2, 3}) {
             for (const DType reduce : {DType::F32, DType::BF16}) {
                 ZeroRun run = basic(ranks, stage, 2);
                 run.options.reduce_dtype = reduce;
@@ -113,7 +116,7 @@ TEST_CASE("Sums that are exact give the same bits on any number of ranks, in eve
     run.options.compute = DType::BF16;
     const ZeroResult one = checked(params, run);
     for (const int ranks : {1, 2, 3, 4}) {
-        for (const int stage : {0, 1, 2}) {
+        for (const int stage : {0, 1, 2, 3}) {
             for (const DType reduce : {DType::F32, DType::BF16}) {
                 for (const double megabytes : {0.0, 0.002}) {
                     run.ranks = ranks;
@@ -129,7 +132,7 @@ TEST_CASE("Sums that are exact give the same bits on any number of ranks, in eve
 
 TEST_CASE("Gradients written from several streams give the bits of one stream", "[threads]") {
     const auto params = small_model(5);
-    for (const int stage : {0, 1, 2}) {
+    for (const int stage : {0, 1, 2, 3}) {
         for (const DType reduce : {DType::F32, DType::BF16}) {
             for (const double megabytes : {0.0, 0.002}) {
                 ZeroRun run = basic(2, stage, 2);
@@ -154,12 +157,14 @@ TEST_CASE("A model whose head is not tied shares all gradient slots", "[threads]
     run.kind = GradientKind::Whole;
     run.first = FirstUse::InOrder;
     const ZeroResult zero1 = checked(params, run);
-    run.options.stage = 2;
-    for (const double megabytes : {0.0, 1e-6, 0.003, 1e9}) {
-        for (const DType reduce : {DType::F32, DType::BF16}) {
-            run.options.gradient_bucket_mb = megabytes;
-            run.options.reduce_dtype = reduce;
-            check_same(zero1, checked(params, run));
+    for (const int stage : {2, 3}) {
+        run.options.stage = stage;
+        for (const double megabytes : {0.0, 1e-6, 0.003, 1e9}) {
+            for (const DType reduce : {DType::F32, DType::BF16}) {
+                run.options.gradient_bucket_mb = megabytes;
+                run.options.reduce_dtype = reduce;
+                check_same(zero1, checked(params, run));
+            }
         }
     }
 }

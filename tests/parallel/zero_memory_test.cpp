@@ -32,7 +32,7 @@ std::uint64_t row(const ZeroState& zero, const std::string& what) {
 }
 
 TEST_CASE("The memory table is the device's own account, to the byte") {
-    for (const int stage : {0, 1, 2}) {
+    for (const int stage : {0, 1, 2, 3}) {
         for (const DType compute : {DType::F32, DType::BF16}) {
             for (const DType reduce : {DType::F32, DType::BF16}) {
                 for (const double megabytes : {0.0, 0.001, 0.1, 1e9}) {
@@ -54,18 +54,20 @@ TEST_CASE("The memory table is the device's own account, to the byte") {
     }
 }
 
-TEST_CASE("Stages keep what they promise: 18N, 6N + 12N/d, 2N + 16N/d bytes, and two units in flight") {
+TEST_CASE(
+    "Stages keep what they promise: 18N, 6N + 12N/d, 2N + 16N/d, 18N/d bytes, and a few units in flight") {
     constexpr int ranks = 4;
     constexpr std::uint64_t unit = 512 * 50;
     constexpr std::uint64_t n = 10 * unit;
-    for (const int stage : {0, 1, 2}) {
+    for (const int stage : {0, 1, 2, 3}) {
         ZeroOptions options;
         options.stage = stage;
         const Rank rank(equal_units(10, unit), options, ranks);
-        CHECK(row(*rank.zero, "weights") == 2 * n);
+        CHECK(row(*rank.zero, "weights") == 2 * n / (stage == 3 ? ranks : 1));
         CHECK(row(*rank.zero, "master weights and moments") == 12 * n / (stage == 0 ? 1 : ranks));
-        CHECK(row(*rank.zero, "gradients") == 4 * n / (stage == 2 ? ranks : 1));
-        CHECK(row(*rank.zero, "gradient buckets") == (stage == 2 ? 2 * 4 * unit : 0));
+        CHECK(row(*rank.zero, "gradients") == 4 * n / (stage >= 2 ? ranks : 1));
+        CHECK(row(*rank.zero, "gradient buckets") == (stage >= 2 ? 2 * 4 * unit : 0));
+        if (stage == 3) CHECK(row(*rank.zero, "gathered units") == 3 * 2 * unit);
     }
     // A slot that is cast before it is sent is free at once: one in turn, and two BF16 images.
     ZeroOptions cast;
@@ -94,9 +96,9 @@ void check_error(Exit code, const std::string& part, F&& f) {
 
 TEST_CASE("Modes that this build lacks are refused, never changed") {
     const auto params = equal_units(3, 100);
-    check_error(Exit::Usage, "zero_stage = 3", [&] {
+    check_error(Exit::Usage, "zero_stage is 4", [&] {
         ZeroOptions options;
-        options.stage = 3;
+        options.stage = 4;
         const Rank rank(params, options, 2);
     });
     check_error(Exit::Usage, "reduce_dtype", [&] {
@@ -107,7 +109,7 @@ TEST_CASE("Modes that this build lacks are refused, never changed") {
 }
 
 TEST_CASE("Every unit must be ready exactly once per micro-batch") {
-    for (const int stage : {1, 2}) {
+    for (const int stage : {1, 2, 3}) {
         ZeroOptions options;
         options.stage = stage;
         Rank rank(equal_units(3, 100), options, 2);
@@ -135,6 +137,25 @@ TEST_CASE("Every unit must be ready exactly once per micro-batch") {
         for (UnitId unit = 2; unit >= 0; --unit) write(unit);
         update();
     }
+}
+
+TEST_CASE("Stage 3 hands out at most two inner units at a time, and refuses to update weights in use") {
+    ZeroOptions options;
+    options.stage = 3;
+    Rank rank(equal_units(6, 100), options, 2);
+    rank.zero->initialise(1);
+    ParamSource& source = rank.zero->params();
+    const std::byte* second = source.acquire(2, *rank.compute).flat().data;
+    CHECK(source.acquire(1, *rank.compute).flat().data != second);
+    CHECK(source.acquire(2, *rank.compute).flat().data == second);
+    check_error(Exit::Internal, "unit 4 asked for while unit 2 is in use",
+                [&] { source.acquire(4, *rank.compute); });
+    source.release(2, *rank.compute);
+    source.hint(4);  // still in use once: nothing is started
+    check_error(Exit::Internal, "unit 2 is in use", [&] { source.acquire(4, *rank.compute); });
+    source.release(2, *rank.compute);
+    CHECK(source.acquire(4, *rank.compute).flat().data == second);
+    check_error(Exit::Internal, "in use", [&] { rank.zero->loaded(); });
 }
 
 TEST_CASE("A gradient slot is never handed out while another unit's gradients wait in it") {

@@ -51,11 +51,13 @@ Measured measure(const Timing& timing) {
                                       micro + 1 == timing.micro_batches ? MicroKind::Last : MicroKind::Inner);
             for (UnitId unit = 0; unit < units; ++unit) {
                 zero->params().acquire(unit, *compute);
+                if (unit + 1 < units) zero->params().hint(unit + 1);
                 device->work(*compute, unit_s, 0.0);
                 zero->params().release(unit, *compute);
             }
             for (UnitId unit = units - 1; unit >= 0; --unit) {
                 zero->params().acquire(unit, *compute);
+                if (unit > 0) zero->params().hint(unit - 1);
                 zero->grads().grads(unit, *compute);
                 device->work(*compute, unit_s, 0.0);
                 zero->params().release(unit, *compute);
@@ -80,7 +82,7 @@ double growth_s(Timing timing) {
 }
 
 TEST_CASE("With 5 ms per bucket a step grows by one bucket, whatever the stage") {
-    for (const int stage : {0, 1, 2}) {
+    for (const int stage : {0, 1, 2, 3}) {
         for (const DType reduce : {DType::F32, DType::BF16}) {
             Timing timing;
             timing.timed = Timed::Gradients;
@@ -95,7 +97,7 @@ TEST_CASE("With 5 ms per bucket a step grows by one bucket, whatever the stage")
 }
 
 TEST_CASE("Without overlap every bucket shows: what the test above can see") {
-    for (const int stage : {0, 1, 2}) {
+    for (const int stage : {0, 1, 2, 3}) {
         Timing timing;
         timing.timed = Timed::Gradients;
         timing.stage = stage;
@@ -104,13 +106,13 @@ TEST_CASE("Without overlap every bucket shows: what the test above can see") {
     }
 }
 
-TEST_CASE("ZeRO 2 hides the reduction of every micro-batch, ZeRO 0 and 1 reduce once") {
+TEST_CASE("ZeRO 2 and 3 hide the reduction of every micro-batch, ZeRO 0 and 1 reduce once") {
     Timing timing;
     timing.timed = Timed::Gradients;
     timing.micro_batches = 4;
-    for (const int stage : {0, 1, 2}) {
+    for (const int stage : {0, 1, 2, 3}) {
         timing.stage = stage;
-        CHECK(measure(timing).messages == units * (stage == 2 ? 4 : 1));
+        CHECK(measure(timing).messages == units * (stage >= 2 ? 4 : 1));
         CHECK(growth_s(timing) == Approx(message_s).margin(1e-6));
     }
 }
@@ -118,12 +120,25 @@ TEST_CASE("ZeRO 2 hides the reduction of every micro-batch, ZeRO 0 and 1 reduce 
 TEST_CASE("Weights are gathered behind the next forward") {
     Timing timing;
     timing.timed = Timed::Weights;
-    for (const int stage : {1, 2}) {
+    for (const int stage : {1, 2, 3}) {
         timing.stage = stage;
         CHECK(growth_s(timing) == Approx(message_s).margin(1e-6));  // the first unit's only
     }
     timing.stage = 0;
     CHECK(growth_s(timing) == Approx(0.0).margin(1e-9));
+}
+
+TEST_CASE("ZeRO 3 gathers each unit ahead of use in both directions, and none that is still in its slot") {
+    Timing timing;
+    timing.timed = Timed::Weights;
+    timing.stage = 3;
+    CHECK(growth_s(timing) == Approx(message_s).margin(1e-6));
+    // What would show: every unit on the way forward; backward begins with the last three in their slots.
+    timing.overlap = false;
+    CHECK(growth_s(timing) == Approx((units + units - 3) * message_s).margin(1e-6));
+    // A further micro-batch begins with the first three in theirs.
+    timing.micro_batches = 2;
+    CHECK(growth_s(timing) == Approx((units + 3 * (units - 3)) * message_s).margin(1e-6));
 }
 
 }  // namespace

@@ -72,7 +72,7 @@ double largest_difference(const std::vector<float>& a, const std::vector<double>
 
 TEST_CASE("All micro-batches of all ranks count, as in a plain AdamW over whole tensors", "[threads]") {
     const auto params = model(1);
-    for (const int stage : {0, 1, 2}) {
+    for (const int stage : {0, 1, 2, 3}) {
         for (const double max_norm : {1.0, 1e9}) {
             ZeroRun run;
             run.ranks = 2;
@@ -105,7 +105,7 @@ TEST_CASE("All micro-batches of all ranks count, as in a plain AdamW over whole 
 TEST_CASE("A non-finite gradient or loss on one rank skips the update on all, and leaves no trace",
           "[threads]") {
     const auto params = model(2);
-    for (const int stage : {0, 1, 2}) {
+    for (const int stage : {0, 1, 2, 3}) {
         for (const Fault::Where where : {Fault::Where::Gradient, Fault::Where::Loss}) {
             for (const int rank : {0, 2}) {
                 ZeroRun run;
@@ -188,7 +188,7 @@ TEST_CASE("Initial values do not depend on the layout", "[threads]") {
         expected[param.name + ".v"].resize(values.size());
     }
     for (const int ranks : {1, 2, 3, 4}) {
-        for (const int stage : {0, 1, 2}) {
+        for (const int stage : {0, 1, 2, 3}) {
             run.ranks = ranks;
             run.options.stage = stage;
             const ZeroResult result = run_zero(params, run);

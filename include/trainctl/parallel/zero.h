@@ -1,11 +1,11 @@
-// How parameters, gradients and optimizer state travel over the data axis: ZeRO 0, 1 and 2 behind the model's
-// ParamSource and GradSink (stage 3 gathers behind the same interface; until it exists it is refused with
-// Exit::Usage).
+// How parameters, gradients and optimizer state travel over the data axis: ZeRO 0 to 3 behind the model's
+// ParamSource and GradSink.
 //
 //   stage  weights (compute dtype)  gradients F32           master, m, v F32
 //   0      full                     full, all-reduced       full
 //   1      full                     full, reduce-scattered  shard
 //   2      full                     shard + bucket slots    shard
+//   3      shard + unit slots       shard + bucket slots    shard
 //
 // With F32 compute the weights are the master and no second copy of them exists.
 #pragma once
@@ -30,8 +30,9 @@ struct ZeroOptions {
     DType reduce_dtype = DType::F32;  // F32, or BF16: cast before sending, still added in F32
     // Largest message in MB of reduce_dtype; 0: auto, min(400 MB, gradients / 8), a larger unit going whole.
     double gradient_bucket_mb = 0.0;
-    // Off: buckets wait for the end of the micro-batch. In stage 2, which has memory for a few units only,
-    // backward then waits for each bucket instead. The same bits either way.
+    // Off: buckets wait for the end of the micro-batch. In stages 2 and 3, which have memory for a few units
+    // only, backward then waits for each bucket instead, and stage 3 gathers no unit ahead of use. The same
+    // bits either way.
     bool overlap = true;
 };
 
