@@ -54,15 +54,15 @@ TEST_CASE("the number of threads changes nothing, to the bit") {
     }
 }
 
-TEST_CASE("ZeRO 0, 1 and 2 are the same training to the bit, whatever the buckets and the overlap") {
+TEST_CASE("ZeRO 0 to 3 are the same training to the bit, whatever the buckets and the overlap") {
     for (const Architecture architecture : {Architecture::Gpt2, Architecture::Llama}) {
         for (const int ranks : {1, 2, 4}) {
             JobSpec job = tiny_job(architecture);
             job.steps = 8;
-            job.training.micro_batch_size = 8 / ranks;  // no accumulation: all three agree
+            job.training.micro_batch_size = 8 / ranks;  // no accumulation: all agree
             job.memory.zero_stage = 0;
             const TrainOutcome reference = run(job, ranks);
-            for (const int stage : {1, 2}) {
+            for (const int stage : {1, 2, 3}) {
                 for (const double bucket_mb : {0.0, 0.001, 1000.0}) {
                     INFO("ranks " << ranks << " stage " << stage << " bucket " << bucket_mb);
                     job.memory.zero_stage = stage;
@@ -75,7 +75,7 @@ TEST_CASE("ZeRO 0, 1 and 2 are the same training to the bit, whatever the bucket
     }
 }
 
-TEST_CASE("with accumulation stages 0 and 1 agree to the bit, stage 2 to rounding") {
+TEST_CASE("with accumulation stages 0 and 1 agree to the bit, so do 2 and 3, and the pairs to rounding") {
     JobSpec job = tiny_job(Architecture::Llama);
     job.training.micro_batch_size = 1;
     job.memory.zero_stage = 0;
@@ -83,7 +83,10 @@ TEST_CASE("with accumulation stages 0 and 1 agree to the bit, stage 2 to roundin
     job.memory.zero_stage = 1;
     check_same(stage0, run(job, 2));
     job.memory.zero_stage = 2;
-    check_rounding(stage0, run(job, 2));
+    const TrainOutcome stage2 = run(job, 2);
+    check_rounding(stage0, stage2);
+    job.memory.zero_stage = 3;
+    check_same(stage2, run(job, 2));
 }
 
 TEST_CASE("1, 2 and 4 ranks and any micro-batch size train alike to rounding, with dropout too") {
@@ -106,14 +109,34 @@ TEST_CASE("parameters that the ranks do not divide are padded, for every stage a
     job.steps = 8;
     job.memory.zero_stage = 0;
     const TrainOutcome stage0 = run(job, 3);
-    for (const int stage : {1, 2}) {
+    for (const int stage : {1, 2, 3}) {
         job.memory.zero_stage = stage;
         check_same(stage0, run(job, 3));
     }
 }
 
+TEST_CASE(
+    "recomputed activations are the same training to the bit, in any stage, with dropout and accumulation") {
+    for (const Architecture architecture : {Architecture::Gpt2, Architecture::Llama}) {
+        JobSpec job = tiny_job(architecture);
+        job.model.dropout = 0.1;
+        job.steps = 6;
+        job.training.micro_batch_size = 2;
+        job.memory.zero_stage = 2;
+        const TrainOutcome kept = run(job, 2);
+        for (const auto mode : {GradientCheckpointing::Selective, GradientCheckpointing::Full}) {
+            for (const std::int64_t every : {1, 2}) {
+                job.memory.gradient_checkpointing = mode;
+                job.memory.checkpoint_every_blocks = every;
+                job.memory.zero_stage = every == 1 ? 3 : 2;
+                check_same(kept, run(job, 2));
+            }
+        }
+    }
+}
+
 TEST_CASE("streams that run as late as events allow give the same bits: no wait is missing") {
-    for (const int stage : {0, 1, 2}) {
+    for (const int stage : {0, 1, 2, 3}) {
         TrainSetup setup;
         setup.job = tiny_job(Architecture::Llama);
         setup.job.steps = 4;
