@@ -60,6 +60,7 @@ std::vector<NamedSlice> named_slices(const ShardPlan& plan, const ModelMemory& m
         const Range shared = share == Share::Owned ? plan.owned(i) : held;
         for (const TensorRange& range : tensor_ranges(plan.unit(i), plan.params(), shared)) {
             const ParamSpec& param = plan.params()[static_cast<std::size_t>(range.param)];
+            if (share == Share::Owned && !param.primary) continue;
             for (const State state : all_states) {
                 slices.push_back(
                     {state_name(param.name, state), param.global, whole_box(param.global), range.flat,

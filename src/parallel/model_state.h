@@ -14,8 +14,8 @@ namespace trainctl {
 void set_initial_state(const ShardPlan& plan, const ModelMemory& memory, Device& device, Ops ops,
                        Stream& stream, std::uint64_t seed);
 
-// Owned: this rank's part of every state, so that over all ranks each element is named once. Held: everything
-// that this rank keeps. The two differ in stage 0 only.
+// Owned: this rank's part of every primary tensor's states, so that over all ranks each element is named
+// once. Held: everything that this rank keeps. The two differ in stage 0 only.
 enum class Share : std::uint8_t { Owned, Held };
 
 // "<name>", "<name>.m", "<name>.v" in logical shapes; one slice per parameter and state that has elements

@@ -114,21 +114,26 @@ std::vector<Range> unit_gaps(const UnitLayout& unit) {
 
 std::vector<std::uint8_t> block_flags(const UnitLayout& unit, const std::vector<ParamSpec>& params) {
     constexpr std::uint8_t undecided = 0;
+    constexpr std::uint8_t decided = 0x80;
     std::vector<std::uint8_t> flags(static_cast<std::size_t>(unit.padded / block), undecided);
     for (const TensorRange& range : tensor_ranges(unit, params, {0, unit.padded})) {
-        const bool decays = params[static_cast<std::size_t>(range.param)].decay;
-        std::uint8_t flag = block_counts_in_norm;
-        if (decays) flag |= block_decays;
+        const ParamSpec& param = params[static_cast<std::size_t>(range.param)];
+        std::uint8_t flag = decided;
+        if (param.primary) flag |= block_counts_in_norm;
+        if (param.decay) flag |= block_decays;
         const std::int64_t last = (range.unit_offset + range.flat.size() - 1) / block;
         for (std::int64_t b = range.unit_offset / block; b <= last; ++b) {
             std::uint8_t& slot = flags[static_cast<std::size_t>(b)];
             invariant(slot == undecided || slot == flag,
-                      "tensors that share a 128-element block (one fused group) must agree on weight decay");
+                      "tensors that share a 128-element block (one fused group) must agree on weight "
+                      "decay and on who counts them");
             slot = flag;
         }
     }
-    for (std::uint8_t& flag : flags)
+    for (std::uint8_t& flag : flags) {
         if (flag == undecided) flag = block_counts_in_norm;
+        flag &= static_cast<std::uint8_t>(~decided);
+    }
     return flags;
 }
 

@@ -4,13 +4,13 @@ namespace trainctl {
 
 ShardedOptimizer::ShardedOptimizer(const ShardPlan& plan, const ModelMemory& memory,
                                    const GradientMemory& gradients, PublishedParams& params, Device& device,
-                                   Ops ops, Communicator& data, Stream& compute, Stream& communication)
+                                   Ops ops, const ZeroAxes& axes, Stream& compute, Stream& communication)
     : plan_(plan),
       memory_(memory),
       gradients_(gradients),
       params_(params),
       ops_(ops),
-      data_(data),
+      axes_(axes),
       compute_(compute),
       communication_(communication),
       computed_(device.make_event()),
@@ -26,8 +26,11 @@ void ShardedOptimizer::reduce_norm_and_loss(TensorView scalars) {
     }
     compute_.record(*computed_);
     communication_.wait(*computed_);
-    data_.all_reduce(bins, Reduce::Sum, communication_);
-    data_.all_reduce(scalars.flat(scalar_loss_sum, 1), Reduce::Sum, communication_);
+    const TensorView loss = scalars.flat(scalar_loss_sum, 1);
+    for (Communicator* axis : {&axes_.data, axes_.tensor, axes_.pipeline})
+        if (axis != nullptr) axis->all_reduce(bins, Reduce::Sum, communication_);
+    for (Communicator* axis : {&axes_.data, axes_.pipeline})
+        if (axis != nullptr) axis->all_reduce(loss, Reduce::Sum, communication_);
     communication_.record(*summed_);
     compute_.wait(*summed_);
 }

@@ -13,7 +13,7 @@ namespace trainctl {
 class ShardedOptimizer {
   public:
     ShardedOptimizer(const ShardPlan& plan, const ModelMemory& memory, const GradientMemory& gradients,
-                     PublishedParams& params, Device& device, Ops ops, Communicator& data, Stream& compute,
+                     PublishedParams& params, Device& device, Ops ops, const ZeroAxes& axes, Stream& compute,
                      Stream& communication);
 
     // After BucketedReducer::finish(). scalars: F64[step_scalars] device memory; its loss sum becomes the sum
@@ -23,7 +23,7 @@ class ShardedOptimizer {
     void publish_masters();
 
   private:
-    // Sums of squares of what this rank owns, added over all ranks, and the loss likewise.
+    // Sums of squares of what this rank owns and counts, added over all ranks, and the loss likewise.
     void reduce_norm_and_loss(TensorView scalars);
 
     const ShardPlan& plan_;
@@ -31,7 +31,7 @@ class ShardedOptimizer {
     const GradientMemory& gradients_;
     PublishedParams& params_;
     Ops ops_;
-    Communicator& data_;
+    ZeroAxes axes_;
     Stream& compute_;
     Stream& communication_;
     std::unique_ptr<Event> computed_;

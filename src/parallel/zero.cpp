@@ -22,17 +22,17 @@ std::unique_ptr<PublishedParams> make_params(const ShardPlan& plan, const ModelM
 // The parts, wired. The order of members is the order in which they refer to each other.
 class WiredZeroState : public ZeroState {
   public:
-    WiredZeroState(Device& device, Ops ops, Communicator& data, Stream& compute, Stream& communication,
+    WiredZeroState(Device& device, Ops ops, const ZeroAxes& axes, Stream& compute, Stream& communication,
                    const std::vector<ParamSpec>& params, const ZeroOptions& options)
         : device_(device),
           ops_(ops),
           compute_(compute),
-          plan_(params, options, data.rank(), data.size()),
+          plan_(params, options, axes.data.rank(), axes.data.size()),
           memory_(plan_, device, compute),
           gradients_(plan_, device),
-          params_(make_params(plan_, memory_, device, data, compute, communication)),
-          reducer_(plan_, gradients_, device, ops, data, compute, communication),
-          optimizer_(plan_, memory_, gradients_, *params_, device, ops, data, compute, communication) {}
+          params_(make_params(plan_, memory_, device, axes.data, compute, communication)),
+          reducer_(plan_, gradients_, device, ops, axes.data, compute, communication),
+          optimizer_(plan_, memory_, gradients_, *params_, device, ops, axes, compute, communication) {}
 
     ParamSource& params() override { return *params_; }
     GradSink& grads() override { return reducer_; }
@@ -73,10 +73,10 @@ class WiredZeroState : public ZeroState {
 
 }  // namespace
 
-std::unique_ptr<ZeroState> make_zero_state(Device& device, Ops ops, Communicator& data, Stream& compute,
+std::unique_ptr<ZeroState> make_zero_state(Device& device, Ops ops, const ZeroAxes& axes, Stream& compute,
                                            Stream& communication, const std::vector<ParamSpec>& params,
                                            const ZeroOptions& options) {
-    return std::make_unique<WiredZeroState>(device, ops, data, compute, communication, params, options);
+    return std::make_unique<WiredZeroState>(device, ops, axes, compute, communication, params, options);
 }
 
 }  // namespace trainctl

@@ -57,8 +57,8 @@ DryPass dry_pass(const JobSpec& job, MeshShape shape, MeshPlace place, const Bat
     const auto compute = device->make_stream("compute", StreamRole::Compute);
     const auto communication = device->make_stream("communication", StreamRole::Communication);
     const auto model = make_transformer(*device, job.model, model_options(job), job.training.sequence_length);
-    const auto state = make_zero_state(*device, ops, *mesh.data, *compute, *communication,
-                                       model->parameters(), zero_options(job));
+    const auto state = make_zero_state(*device, ops, {*mesh.data, mesh.tensor.get(), mesh.pipeline.get()},
+                                       *compute, *communication, model->parameters(), zero_options(job));
     BatchSlots slots(*device, *compute, layout.micro_batch, job.training.sequence_length);
     const Buffer scalars = device->allocate(step_scalars * sizeof(double), Memory::Device, "step scalars");
     const auto arena = make_recording_arena();

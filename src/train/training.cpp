@@ -39,8 +39,9 @@ Training::Training(Rank& rank, const JobSpec& job, const SampleStream& train, co
     const Ops ops = hooks.wrap_ops ? hooks.wrap_ops(rank.backend->ops()) : rank.backend->ops();
     plan_ = dry_pass(job, rank.mesh.shape, rank.mesh.place, layout, ops);
     model_ = make_transformer(rank.device, job.model, model_options(job), job.training.sequence_length);
-    state_ = make_zero_state(rank.device, ops, *rank.mesh.data, *rank.compute, *rank.communication,
-                             model_->parameters(), zero_options(job));
+    state_ =
+        make_zero_state(rank.device, ops, {*rank.mesh.data, rank.mesh.tensor.get(), rank.mesh.pipeline.get()},
+                        *rank.compute, *rank.communication, model_->parameters(), zero_options(job));
     if (hooks.wrap_state) state_ = hooks.wrap_state(std::move(state_));
     arena_ = make_replay_arena(rank.device, plan_.activations);
     const LoaderOptions loading{job.data.prefetch_batches};

@@ -253,6 +253,15 @@ TEST_CASE("Weight decay flags follow the tensors and spare padding") {
         const bool decays = b * 128 < 97 * 32;  // the padded rows 97..127 and all after them do not
         REQUIRE(flags[b] == (block_counts_in_norm | (decays ? block_decays : 0)));
     }
+    // A tensor that another rank counts.
+    std::vector<ParamSpec> replica = params;
+    replica[1].primary = false;
+    const auto counted = block_flags(unit, replica);
+    for (std::size_t block = 0; block < counted.size(); ++block) {
+        const auto begin = static_cast<std::int64_t>(block) * 128;
+        const bool of_bias = begin >= unit.places[1].offset && begin < unit.places[1].offset + 130;
+        REQUIRE(((counted[block] & block_counts_in_norm) == 0) == of_bias);
+    }
     // Two tensors that share a block cannot disagree.
     ParamSpec a = bias;
     ParamSpec b = bias;

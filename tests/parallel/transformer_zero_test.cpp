@@ -84,7 +84,7 @@ void train_rank(RankContext& context, Ops ops, const Training& training, Trained
     ModelOptions model_options;
     model_options.compute = training.options.compute;
     const auto model = make_transformer(context.device, training.model, model_options, length);
-    const auto zero = make_zero_state(context.device, ops, context.data, context.compute,
+    const auto zero = make_zero_state(context.device, ops, {context.data}, context.compute,
                                       context.communication, model->parameters(), training.options);
     zero->initialise(7);
     HeapArena arena;

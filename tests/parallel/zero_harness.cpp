@@ -65,7 +65,7 @@ class RankRun {
           params_(params),
           run_(run),
           units_(unit_layouts(params, run.ranks)),
-          zero_(make_zero_state(context.device, context.ops, context.data, context.compute,
+          zero_(make_zero_state(context.device, context.ops, {context.data}, context.compute,
                                 context.communication, params, run.options)),
           scalars_(context.device.allocate(step_scalars * sizeof(double), Memory::Device, "scalars")) {
         producers_.push_back(&context.compute);

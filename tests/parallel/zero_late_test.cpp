@@ -85,7 +85,7 @@ TEST_CASE("Late readers of weights on another stream see them as they were befor
                     ZeroOptions options;
                     options.stage = stage;
                     const auto zero =
-                        make_zero_state(context.device, context.ops, context.data, context.compute,
+                        make_zero_state(context.device, context.ops, {context.data}, context.compute,
                                         context.communication, params, options);
                     zero->initialise(1);
                     const auto copy = [&](std::vector<std::byte>& to, Stream& stream) {
@@ -122,7 +122,7 @@ TEST_CASE("Late readers of weights on another stream see them as they were befor
 std::vector<std::vector<std::byte>> read_weights(RankContext& context, const std::vector<ParamSpec>& params) {
     ZeroOptions options;
     options.stage = 3;
-    const auto zero = make_zero_state(context.device, context.ops, context.data, context.compute,
+    const auto zero = make_zero_state(context.device, context.ops, {context.data}, context.compute,
                                       context.communication, params, options);
     zero->initialise(1);
     const auto units = static_cast<UnitId>(unit_layouts(params, 1).size());

@@ -12,7 +12,7 @@ struct Rank {
     Rank(const std::vector<ParamSpec>& params, const ZeroOptions& options, int ranks)
         : data(*device, ranks - 1, ranks, Timed::Nothing) {
         before = device->memory_use();
-        zero = make_zero_state(*device, ops->ops(), data, *compute, *communication, params, options);
+        zero = make_zero_state(*device, ops->ops(), {data}, *compute, *communication, params, options);
     }
     std::unique_ptr<SimDevice> device = make_sim_device({});
     std::unique_ptr<OpsBackend> reference = make_reference_ops();

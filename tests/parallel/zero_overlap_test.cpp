@@ -42,7 +42,7 @@ Measured measure(const Timing& timing) {
     options.overlap = timing.overlap;
     options.reduce_dtype = timing.reduce_dtype;
     options.gradient_bucket_mb = timing.bucket_mb;
-    const auto zero = make_zero_state(*device, ops->ops(), data, *compute, *communication,
+    const auto zero = make_zero_state(*device, ops->ops(), {data}, *compute, *communication,
                                       equal_units(units, 512 * 100), options);
     const Buffer scalars = device->allocate(step_scalars * sizeof(double), Memory::Device, "scalars");
     const auto step = [&] {

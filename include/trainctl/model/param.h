@@ -25,6 +25,9 @@ struct ParamSpec {
     bool replicated = false;                // the same on every tensor-parallel rank
     bool grad_partial_over_tensor = false;  // gradients must be summed over tensor-parallel ranks
     bool decay = true;
+    // This rank (with its data-parallel peers) counts it in the gradient norm and saves it; false: another
+    // rank, which holds the same values, does.
+    bool primary = true;
     UnitId unit = 0;
     int group =
         -1;  // members of one fused group (q,k,v; gate,up; their biases) are adjacent and count as one tensor

@@ -60,7 +60,8 @@ std::vector<TensorRange> tensor_ranges(const UnitLayout& unit, const std::vector
 std::vector<Range> unit_gaps(const UnitLayout& unit);
 
 // BlockFlag of every 128-element block of the unit: decay as its tensor says, none for padding (padded
-// vocabulary rows included); every block counts in the norm.
+// vocabulary rows included); a block counts in the norm
+// unless its tensor is not primary.
 std::vector<std::uint8_t> block_flags(const UnitLayout& unit, const std::vector<ParamSpec>& params);
 
 }  // namespace trainctl

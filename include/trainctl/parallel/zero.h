@@ -48,6 +48,15 @@ struct UpdateSettings {
     std::int64_t applied_updates = 0;  // before this one
 };
 
+// The axes that a rank's state travels over.
+struct ZeroAxes {
+    Communicator& data;  // ranks that hold the same parameters
+    // Ranks that hold other parts or replicas of the tensors, and ranks that hold other units: the norm is
+    // summed over both, the loss over pipeline stages. nullptr: not used.
+    Communicator* tensor = nullptr;
+    Communicator* pipeline = nullptr;
+};
+
 struct MemoryRow {
     std::string what;  // "weights", "gradients", "master + moments", "buckets", ...
     std::uint64_t bytes = 0;
@@ -66,9 +75,9 @@ class ZeroState {
     // for the host to have computed them. Not needed on the sim device, where nothing has a value.
     virtual void initialise(std::uint64_t seed) = 0;
 
-    // Adds scalars[scalar_loss_sum] over the data axis, reduces the norm, and updates, all on the device: the
-    // host never waits. Weights of the next step are gathered unit by unit behind params().acquire. scalars:
-    // F64[step_scalars] device memory.
+    // Adds scalars[scalar_loss_sum] over the data and pipeline axes, reduces the norm over all, and updates,
+    // all on the device: the host never waits. Weights of the next step are gathered unit by unit behind
+    // params().acquire. scalars: F64[step_scalars] device memory.
     virtual void update(TensorView scalars, const UpdateSettings& settings) = 0;
 
     // The states this rank must save: master weights "<name>", moments "<name>.m" and "<name>.v", in logical
@@ -87,7 +96,7 @@ class ZeroState {
 };
 
 // `communication` carries buckets and weight gathers; `compute` is the model's stream.
-std::unique_ptr<ZeroState> make_zero_state(Device& device, Ops ops, Communicator& data, Stream& compute,
+std::unique_ptr<ZeroState> make_zero_state(Device& device, Ops ops, const ZeroAxes& axes, Stream& compute,
                                            Stream& communication, const std::vector<ParamSpec>& params,
                                            const ZeroOptions& options);
 
