@@ -109,9 +109,9 @@ TEST_CASE("a deadline names the communicator, the operation and the missing rank
             pair.all_reduce(buffer.view(Shape{100'000}, DType::F32), Reduce::Sum, *stream);
             stream->synchronize();
         });
-        const bool first =
-            results[0].text.find("communicator 'replicas': all_reduce of") != std::string::npos;
-        const Outcome& outcome = results[first ? 0 : 1];  // the other one may have been told by abort
+        // The one whose deadline passed first; the other one may have been told by it ("rank 1 failed: ...").
+        const bool first = results[0].text.rfind("communicator 'replicas'", 0) == 0;
+        const Outcome& outcome = results[first ? 0 : 1];
         CHECK(outcome.code == Exit::Peer);
         CHECK_THAT(outcome.text, Catch::Contains("communicator 'replicas': all_reduce of 390.62 KiB") &&
                                      Catch::Contains("nothing came from rank 2"));
