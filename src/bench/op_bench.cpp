@@ -56,6 +56,8 @@ TensorView OpWorkspace::random(const Shape& shape, DType dtype, double scale) {
         const auto value = static_cast<float>(scale * (2.0 * philox_uniform(bits) - 1.0));
         if (dtype == DType::BF16) {
             tensor.as<BFloat16>()[index] = to_bfloat16(value);
+        } else if (dtype == DType::F16) {
+            tensor.as<Float16>()[index] = to_float16(value);
         } else {
             tensor.as<float>()[index] = value;
         }
@@ -69,6 +71,7 @@ TensorView OpWorkspace::scratch(std::size_t bytes) {
 
 double value_at(const TensorView& tensor, std::int64_t index) {
     if (tensor.dtype == DType::BF16) return to_float(tensor.as<BFloat16>()[index]);
+    if (tensor.dtype == DType::F16) return to_float(tensor.as<Float16>()[index]);
     return tensor.as<float>()[index];
 }
 

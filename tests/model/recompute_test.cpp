@@ -117,7 +117,8 @@ double counted_flops(const ModelSpec& spec, GradientCheckpointing checkpointing)
 
 TEST_CASE("recomputed activations have the same bits") {
     for (ModelSpec spec : families(3)) {
-        for (const Backend backend : {Backend::Reference, Backend::CpuF32, Backend::CpuBf16}) {
+        for (const Backend backend :
+             {Backend::Reference, Backend::CpuF32, Backend::CpuBf16, Backend::CpuF16}) {
             for (const double dropout : {0.0, 0.2}) {
                 spec.dropout = dropout;
                 const Outcome kept = train(spec, options(backend, GradientCheckpointing::None));

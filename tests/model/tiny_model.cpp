@@ -36,6 +36,9 @@ DType compute_of(Backend backend) {
         case Backend::ReferenceBf16:
         case Backend::CpuBf16:
             return DType::BF16;
+        case Backend::ReferenceF16:
+        case Backend::CpuF16:
+            return DType::F16;
     }
     return DType::F64;
 }
@@ -84,7 +87,8 @@ TinyModel::TinyModel(const ModelSpec& model, const TinyOptions& options) {
     device.threads = options.threads;
     device.isa = detect_cpu_isa();
     device_ = make_cpu_device(device);
-    const bool oracle = options.backend == Backend::Reference || options.backend == Backend::ReferenceBf16;
+    const bool oracle = options.backend == Backend::Reference || options.backend == Backend::ReferenceBf16 ||
+                        options.backend == Backend::ReferenceF16;
     backend_ = oracle ? make_reference_ops() : make_cpu_ops(*device_);
     stream_ = device_->make_stream("compute", StreamRole::Compute);
     const DType compute = compute_of(options.backend);

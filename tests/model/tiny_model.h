@@ -17,8 +17,10 @@ namespace trainctl {
 enum class Backend {
     Reference,      // double-precision oracle, F64 throughout
     ReferenceBf16,  // the oracle's arithmetic over BF16 tensors (gradients F32)
+    ReferenceF16,   // ... over F16 tensors
     CpuF32,
     CpuBf16,
+    CpuF16,
 };
 
 // 97 tokens (padded to 128), 6 heads of 4, hidden 24 unless changed.

@@ -12,9 +12,11 @@ namespace {
 // Largest error of `found` against `wanted` in units of what is allowed: half an ulp for the store and as
 // much again of the largest element for what happened inside.
 double worst_error(const TensorView& found, const TensorView& wanted, const OpCase& op_case, DType compute) {
-    const bool bf16 = compute == DType::BF16 && (found.dtype == DType::BF16 || op_case.bf16_slack > 1.0);
-    const double relative = found.dtype == DType::BF16 ? 0x1.0p-8 : 2e-6;
-    const double inside = bf16 ? op_case.bf16_slack * 0x1.0p-9 : 3e-6;
+    const double half_ulp = compute == DType::BF16 ? 0x1.0p-8 : 0x1.0p-11;  // of BF16 or F16, at most
+    const bool narrow = compute != DType::F32;
+    const bool stored = narrow && found.dtype == compute;
+    const double relative = stored ? half_ulp : 2e-6;
+    const double inside = stored || (narrow && op_case.slack > 1.0) ? op_case.slack * half_ulp / 2.0 : 3e-6;
     double largest = 0.0;
     for (std::int64_t i = 0; i < wanted.elements(); ++i) {
         largest = std::max(largest, std::fabs(element(wanted, i)));
@@ -47,7 +49,7 @@ std::string check_case(const OpCase& op_case, const CaseTensors& wanted, CpuBenc
 
 TEST_CASE("the cpu backend agrees with the reference on every level", "[ops]") {
     CpuBench oracle(1, CpuIsa::V3);
-    for (const DType dtype : {DType::F32, DType::BF16}) {
+    for (const DType dtype : {DType::F32, DType::BF16, DType::F16}) {
         std::string problems;
         for (const OpCase& op_case : op_cases()) {
             const CaseTensors wanted = run_case(op_case, oracle, oracle.reference(), DType::F64, dtype);
@@ -63,7 +65,7 @@ TEST_CASE("the cpu backend agrees with the reference on every level", "[ops]") {
 TEST_CASE("the comparison with the reference notices a wrong element", "[ops]") {
     CpuBench bench(1, detect_cpu_isa());
     const OpCase op_case = op_cases().front();
-    for (const DType dtype : {DType::F32, DType::BF16}) {
+    for (const DType dtype : {DType::F32, DType::BF16, DType::F16}) {
         CaseTensors found = run_case(op_case, bench, bench.cpu(), dtype, dtype);
         const CaseTensors wanted = run_case(op_case, bench, bench.reference(), DType::F64, dtype);
         const TensorView y = found["y"];

@@ -11,7 +11,7 @@ namespace trainctl {
 TEST_CASE("masked vocabulary columns have gradient exactly 0 and no say in the softmax", "[ops]") {
     for (const CpuIsa isa : isa_levels()) {
         CpuBench bench(2, isa);
-        for (const DType dtype : {DType::F32, DType::BF16}) {
+        for (const DType dtype : {DType::F32, DType::BF16, DType::F16}) {
             constexpr std::int64_t vocab = 97;
             constexpr std::int64_t padded = 128;
             const TensorView logits = bench.tensor(Shape{3, padded}, dtype);
@@ -167,7 +167,7 @@ TEST_CASE("weight gradients of many rows are sums of pieces of rows", "[ops]") {
         {{"x", CaseRole::Activation, Shape{rows, 24}}, {"y", CaseRole::Activation, Shape{rows, 40}}},
         {},
         {}};
-    for (const DType dtype : {DType::F32, DType::BF16}) {
+    for (const DType dtype : {DType::F32, DType::BF16, DType::F16}) {
         CaseTensors t = filler.allocate(bench.device(), bench.cpu(), dtype, dtype, 1);
         const TensorView whole = bench.tensor(Shape{40, 24}, DType::F32);
         const TensorView pieces = bench.tensor(Shape{40, 24}, DType::F32);
@@ -191,7 +191,7 @@ TEST_CASE("weight gradients of many rows are sums of pieces of rows", "[ops]") {
     }
 }
 
-TEST_CASE("bf16 products may be kept in f32", "[ops]") {
+TEST_CASE("bf16 and f16 products may be kept in f32", "[ops]") {
     for (const CpuIsa isa : isa_levels()) {
         CpuBench bench(2, isa);
         const OpCase filler{
@@ -199,16 +199,55 @@ TEST_CASE("bf16 products may be kept in f32", "[ops]") {
             {{"x", CaseRole::Activation, Shape{9, 40}}, {"w", CaseRole::Activation, Shape{33, 40}}},
             {},
             {}};
-        CaseTensors t = filler.allocate(bench.device(), bench.cpu(), DType::BF16, DType::BF16, 2);
-        const TensorView found = bench.tensor(Shape{9, 33}, DType::F32);
-        const TensorView wanted = bench.tensor(Shape{9, 33}, DType::F64);
-        const TensorView scratch =
-            bench.scratch(bench.cpu().matmul.scratch_bytes(MatmulKind::Forward, 9, 33, 40, DType::BF16));
-        bench.cpu().matmul.forward(bench.stream(), found, t["x"], t["w"], {}, scratch);
-        bench.reference().matmul.forward(bench.stream(), wanted, t["x"], t["w"], {}, {});
-        for (std::int64_t i = 0; i < found.elements(); ++i) {
-            CHECK(std::fabs(element(found, i) - element(wanted, i)) < 1e-4);  // far below bf16's ulp
+        for (const DType dtype : {DType::BF16, DType::F16}) {
+            CaseTensors t = filler.allocate(bench.device(), bench.cpu(), dtype, dtype, 2);
+            const TensorView found = bench.tensor(Shape{9, 33}, DType::F32);
+            const TensorView wanted = bench.tensor(Shape{9, 33}, DType::F64);
+            const TensorView scratch =
+                bench.scratch(bench.cpu().matmul.scratch_bytes(MatmulKind::Forward, 9, 33, 40, dtype));
+            bench.cpu().matmul.forward(bench.stream(), found, t["x"], t["w"], {}, scratch);
+            bench.reference().matmul.forward(bench.stream(), wanted, t["x"], t["w"], {}, {});
+            for (std::int64_t i = 0; i < found.elements(); ++i) {
+                CHECK(std::fabs(element(found, i) - element(wanted, i)) < 1e-4);  // far below their ulps
+            }
         }
+    }
+}
+
+TEST_CASE("f16 gradients keep subnormals and show an overflow as infinity, down to the norm", "[ops]") {
+    for (const CpuIsa isa : isa_levels()) {
+        CpuBench bench(2, isa);
+        const Ops ops = bench.cpu();
+        const TensorView targets = bench.tensor(Shape{1}, DType::I32);
+        targets.as<std::int32_t>()[0] = 3;
+        const TensorView losses = bench.tensor(Shape{1}, DType::F32);
+        // Every probability is 1/64: the scale decides what becomes of the gradient.
+        const auto gradients = [&](float scale) {
+            const TensorView logits = bench.tensor(Shape{1, 64}, DType::F16);
+            ops.loss.cross_entropy(bench.stream(), losses, logits, targets, {64, scale, LossPass::Train});
+            return logits;
+        };
+        CHECK(element(gradients(0x1.0p-16F), 0) == 0x1.0p-22);  // below the smallest normal number, 2^-14
+        CHECK(element(gradients(0x1.0p-19F), 0) == 0.0);        // 2^-25 is half of the smallest
+        const TensorView overflowed = gradients(0x1.0p+17F);    // 63/64 of it at the target
+        CHECK(std::isinf(element(overflowed, 3)));
+        CHECK(element(overflowed, 0) == 0x1.0p+11);
+
+        const TensorView x = bench.tensor(Shape{1, 8}, DType::F16);
+        set_element(x, 0, 1.0);
+        const TensorView dw = bench.tensor(Shape{64, 8}, DType::F32);
+        ops.matmul.backward_weight(
+            bench.stream(), dw, overflowed, x, Into::Overwrite,
+            bench.scratch(ops.matmul.scratch_bytes(MatmulKind::BackwardWeight, 1, 64, 8, DType::F16)));
+        const TensorView flags = bench.tensor(Shape{64 * 8 / norm_block}, DType::U8);
+        for (std::int64_t i = 0; i < flags.elements(); ++i)
+            flags.as<std::uint8_t>()[i] = block_counts_in_norm;
+        const TensorView bins = bench.tensor(Shape{norm_bins}, DType::I64);
+        const TensorView scalars = bench.tensor(Shape{step_scalars}, DType::F64);
+        ops.optimizer.sum_squares(bench.stream(), bins, dw.flat(0, dw.elements()), flags, Into::Overwrite);
+        ops.optimizer.finish_norm(bench.stream(), scalars, bins, 1.0, 0x1.0p-17);
+        CHECK(std::isnan(element(scalars, scalar_grad_norm)));
+        CHECK(element(scalars, scalar_apply) == 0.0);
     }
 }
 

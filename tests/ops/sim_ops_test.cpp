@@ -81,7 +81,7 @@ TEST_CASE("sim ops count the causal half of attention", "[ops]") {
 
 TEST_CASE("every case passes on the sim device, with the planned backend's scratch", "[ops]") {
     SimBench sim;
-    for (const DType dtype : {DType::F32, DType::BF16}) {
+    for (const DType dtype : {DType::F32, DType::BF16, DType::F16}) {
         for (const OpCase& op_case : op_cases()) {
             CHECK(op_case.scratch_bytes(sim.ops->ops(), dtype) ==
                   op_case.scratch_bytes(sim.bench.cpu(), dtype));

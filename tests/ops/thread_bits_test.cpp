@@ -12,7 +12,7 @@ namespace {
 
 std::string check_threads(const std::vector<int>& counts, CpuIsa isa) {
     std::ostringstream problems;
-    for (const DType dtype : {DType::F32, DType::BF16}) {
+    for (const DType dtype : {DType::F32, DType::BF16, DType::F16}) {
         std::map<std::string, std::vector<std::byte>> first;
         for (const int threads : counts) {
             CpuBench bench(threads, isa);
@@ -59,11 +59,7 @@ std::string layer_digest(CpuBench& bench, const Layer& layer, std::int64_t rows,
         for (std::int64_t i = 0; i < view.elements(); ++i) {
             state = state * 1664525U + 1013904223U;
             const float value = static_cast<float>(state >> 8U) * 0x1.0p-23F - 1.0F;
-            if (dtype == DType::BF16) {
-                view.as<BFloat16>()[i] = to_bfloat16(value);
-            } else {
-                view.as<float>()[i] = value;
-            }
+            set_element(view, i, static_cast<double>(value));
         }
     }
     const Ops ops = bench.cpu();
@@ -121,7 +117,7 @@ TEST_CASE("every op gives the same bits on any number of threads and level", "[o
 
 TEST_CASE("small dense layers give the same bits on 1, 2 and 16 threads", "[ops]") {
     const std::vector<Layer> layers = {{384, 128}, {128, 512}, {768, 256}, {256, 704}};
-    CHECK(check_layers(layers, {{40, 1500}}, {1, 2, 16}, {DType::F32, DType::BF16}) == "");
+    CHECK(check_layers(layers, {{40, 1500}}, {1, 2, 16}, {DType::F32, DType::BF16, DType::F16}) == "");
 }
 
 TEST_CASE("the blocks of GPT-2 124M give the same bits on 1, 2 and 16 threads", "[ops]") {

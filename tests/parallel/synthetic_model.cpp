@@ -35,6 +35,7 @@ void write_unit(Stream& stream, const std::vector<ParamSpec>& params, const Unit
                 if (real && weights.dtype == DType::F32) value += weights.as<float>()[offset + e];
                 if (real && weights.dtype == DType::BF16)
                     value += to_float(weights.as<BFloat16>()[offset + e]);
+                if (real && weights.dtype == DType::F16) value += to_float(weights.as<Float16>()[offset + e]);
                 float& element = to.as<float>()[e];
                 element = into == Into::Overwrite ? share * value : element + share * value;
             }

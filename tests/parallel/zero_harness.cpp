@@ -183,7 +183,9 @@ void compare_weights(const NamedTensors& state, const NamedTensors& weights, DTy
         const std::vector<float>& master = state.at(name);
         bool equal = tensor.size() == master.size();
         for (std::size_t e = 0; equal && e < tensor.size(); ++e) {
-            const float rounded = compute == DType::BF16 ? to_float(to_bfloat16(master[e])) : master[e];
+            const float rounded = compute == DType::BF16  ? to_float(to_bfloat16(master[e]))
+                                  : compute == DType::F16 ? to_float(to_float16(master[e]))
+                                                          : master[e];
             equal = rounded == tensor[e];
         }
         if (!equal)

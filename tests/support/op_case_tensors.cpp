@@ -29,6 +29,7 @@ DType dtype_of(CaseRole role, DType compute) {
 double rounded(double value, DType dtype) {
     const auto narrow = static_cast<float>(value);
     if (dtype == DType::BF16) return static_cast<double>(to_float(to_bfloat16(narrow)));
+    if (dtype == DType::F16) return static_cast<double>(to_float(to_float16(narrow)));
     return dtype == DType::F32 ? static_cast<double>(narrow) : value;
 }
 

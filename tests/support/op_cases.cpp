@@ -51,7 +51,7 @@ OpCase matmul_input_twice(std::int64_t m, std::int64_t n, std::int64_t k) {
     c.name += " input twice";
     c.tensors.push_back({"w2", Role::Parameter, Shape{n, k}});
     c.tensors.push_back({"y2", Role::Output, Shape{m, n}});
-    c.bf16_slack = 2.0;
+    c.slack = 2.0;
     const auto once = c;
     c.forward = [once](Ops ops, Stream& s, CaseTensors& t) {
         once.forward(ops, s, t);
@@ -80,7 +80,7 @@ OpCase norm(NormKind kind, std::int64_t m, std::int64_t width, bool branch, bool
         c.tensors.push_back({"sum", Role::Output, Shape{m, width}});
     }
     c.into = into;
-    c.bf16_slack = 2.0;
+    c.slack = 2.0;
     const NormSettings settings{kind, 1e-5F};
     c.forward = [settings](Ops ops, Stream& s, CaseTensors& t) {
         ops.norm.forward(s, t["y"], t.optional("sum"), t["statistics"], t["x"], t.optional("branch"),
@@ -114,7 +114,7 @@ OpCase attention(std::int64_t batch, std::int64_t length, std::int64_t heads, st
     c.tensors = {{"qkv", Role::Activation, Shape{rows, (heads + 2 * kv_heads) * head_dim}},
                  {"out", Role::Output, Shape{rows, heads * head_dim}},
                  {"lse", Role::Saved, Shape{batch, heads, length}}};
-    c.bf16_slack = 4.0;
+    c.slack = 4.0;
     c.forward = [settings](Ops ops, Stream& s, CaseTensors& t) {
         ops.attention.forward(s, t["out"], t["lse"], t["qkv"], settings, t.scratch);
     };

@@ -59,7 +59,8 @@ struct OpCase {
     std::function<void(Ops, Stream&, CaseTensors&)> backward;  // may be empty
     std::function<std::size_t(Ops, DType)> scratch_bytes = [](Ops, DType) { return std::size_t{0}; };
     Into into = Into::Overwrite;  // of parameter gradients
-    double bf16_slack = 1.0;      // multiplies the bf16 tolerance: how many roundings lie between in and out
+    double slack =
+        1.0;  // multiplies the tolerance of bf16 and f16: how many roundings lie between in and out
 
     // Allocated from `device` and filled by `seed`: inputs and output gradients with values representable in
     // `rounded_to` (so that two dtypes can start from the same numbers), results with garbage, gradients that

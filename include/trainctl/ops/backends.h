@@ -9,7 +9,7 @@
 
 namespace trainctl {
 
-// F32 and BF16 compute, kernels of device.isa(), device.threads() threads. The device must outlive it.
+// F32, BF16 and F16 compute, kernels of device.isa(), device.threads() threads. The device must outlive it.
 std::unique_ptr<OpsBackend> make_cpu_ops(CpuDevice& device);
 
 // Computes nothing: checks shapes and dtypes, counts FLOPs and bytes on the device's clocks. scratch_bytes()

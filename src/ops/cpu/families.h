@@ -105,7 +105,7 @@ class CpuOptimizer final : public OptimizerOps {
     OptimizerKernels kernels_;
 };
 
-// Exit::Internal unless kernels exist for it (F32, BF16).
+// Exit::Internal unless kernels exist for it (F32, BF16, F16).
 void require_compute(const char* op, DType dtype);
 
 // A mask for kernels; probability 0 keeps everything.

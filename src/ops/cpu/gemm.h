@@ -2,8 +2,9 @@
 //
 // bf16 is multiplied as such where oneDNN has instructions for it and the device's level allows them;
 // elsewhere it is converted to float in scratch, multiplied and converted back (oneDNN's emulated bf16 is
-// slower than its float). Note that oneDNN picks its own instruction set: a device pinned to a lower level
-// still gets oneDNN's float kernels for this processor.
+// slower than its float). fp16, which oneDNN 2.6 does not have, always goes that way. Note that oneDNN picks
+// its own instruction set: a device pinned to a lower level still gets oneDNN's float kernels for this
+// processor.
 #pragma once
 
 #include "ops/cpu/kernels.h"

@@ -1,6 +1,7 @@
 // The kernels of the cpu backend as plain functions over pointers, one table per family and instruction-set
 // level. The tables are all that the rest of the room sees of code compiled for wider machines. Pointers are
-// typed by `dtype` (F32 or BF16) where they are void; counts are elements. `threads` never changes a result.
+// typed by `dtype` (F32, BF16 or F16) where they are void; counts are elements. `threads` never changes a
+// result.
 #pragma once
 
 #include <cstddef>

@@ -11,10 +11,11 @@
 namespace trainctl::cpu {
 
 void require_compute(const char* op, DType dtype) {
-    if (dtype != DType::F32 && dtype != DType::BF16) {
-        fail(Exit::Internal, fmt::format("{}: the cpu backend computes in f32 and bf16, not in {}; choose "
-                                         "precision.compute accordingly",
-                                         op, dtype_name(dtype)));
+    if (dtype != DType::F32 && dtype != DType::BF16 && dtype != DType::F16) {
+        fail(Exit::Internal,
+             fmt::format("{}: the cpu backend computes in f32, bf16 and f16, not in {}; choose "
+                         "precision.compute accordingly",
+                         op, dtype_name(dtype)));
     }
 }
 

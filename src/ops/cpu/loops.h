@@ -74,6 +74,8 @@ template <class Body>
 void with_storage(DType dtype, const Body& body) {
     if (dtype == DType::BF16) {
         body(static_cast<BFloat16*>(nullptr));
+    } else if (dtype == DType::F16) {
+        body(static_cast<Float16*>(nullptr));
     } else {
         body(static_cast<float*>(nullptr));
     }

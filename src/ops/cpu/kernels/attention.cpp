@@ -23,11 +23,15 @@ std::int64_t backward_bytes(const AttentionShape& s) {
 }
 
 std::int64_t forward_scratch(const AttentionShape& s, DType dtype) {
-    return dtype == DType::BF16 ? forward_bytes<BFloat16>(s) : forward_bytes<float>(s);
+    std::int64_t bytes = 0;
+    with_storage(dtype, [&]<class T>(T*) { bytes = forward_bytes<T>(s); });
+    return bytes;
 }
 
 std::int64_t backward_scratch(const AttentionShape& s, DType dtype) {
-    return dtype == DType::BF16 ? backward_bytes<BFloat16>(s) : backward_bytes<float>(s);
+    std::int64_t bytes = 0;
+    with_storage(dtype, [&]<class T>(T*) { bytes = backward_bytes<T>(s); });
+    return bytes;
 }
 
 void forward(const AttentionForwardArgs& a) {
