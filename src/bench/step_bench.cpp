@@ -42,11 +42,13 @@ StepBenchResult bench_step(Rank& rank, const JobSpec& job, Clock& clock, const S
     training.state().initialise(job.seed);
 
     Progress progress;
+    progress.loss_scale = LossScaler(job.precision).start({});
     const auto take_step = [&] {
         training.runner().fetch(training.train_data(), progress, [] { return false; });
         const StepResult result = training.runner().step(training.train_data(), progress);
         progress.advance(job.training.global_batch_size,
-                         job.training.global_batch_size * job.training.sequence_length, result.applied);
+                         job.training.global_batch_size * job.training.sequence_length, result.outcome,
+                         result.next_loss_scale);
         return result;
     };
     StepBenchResult result;

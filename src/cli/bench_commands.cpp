@@ -85,7 +85,7 @@ void add_step(CLI::App& bench, Invocation& invocation) {
         ->capture_default_str()
         ->check(at_least(1));
     command->add_option("--sequence", options->sequence, "tokens")->capture_default_str()->check(at_least(1));
-    command->add_option("--compute", options->compute, "bf16 or fp32")->capture_default_str();
+    command->add_option("--compute", options->compute, "bf16, fp16 or fp32")->capture_default_str();
     command->add_option("--zero-stage", options->zero_stage, "0, 1 or 2")
         ->capture_default_str()
         ->check(at_least(0));
@@ -130,7 +130,7 @@ void add_op(CLI::App& bench, Invocation& invocation) {
     command->add_option("--sequence", options->shape.sequence, "tokens")
         ->capture_default_str()
         ->check(at_least(1));
-    command->add_option("--compute", options->shape.compute, "bf16 or fp32")->capture_default_str();
+    command->add_option("--compute", options->shape.compute, "bf16, fp16 or fp32")->capture_default_str();
     command->add_option("--threads", options->shape.threads, "0: the rank's share of the cores")
         ->check(at_least(0));
     command->add_option("--repetitions", options->bench.repetitions, "medians are over these")

@@ -159,6 +159,24 @@ void check_schedule(const JobSpec& job, const CheckContext& context, std::vector
                     "leave it out or set optimizer.scale_lr"));
 }
 
+void check_precision(const JobSpec& job, const CheckContext& context, std::vector<Finding>& findings) {
+    const LossScaleSpec& scale = job.precision.loss_scale;
+    if (scale.minimum > scale.initial)
+        findings.push_back(
+            finding("contradiction", {"precision.loss_scale.minimum", "precision.loss_scale.initial"},
+                    fmt::format("precision.loss_scale.minimum {} exceeds precision.loss_scale.initial {}",
+                                scale.minimum, scale.initial),
+                    "lower the minimum (default 1) or raise the initial scale (default 65536)"));
+    if (job.precision.compute == DType::F16) return;
+    for (const char* key : {"precision.loss_scale.initial", "precision.loss_scale.growth_interval",
+                            "precision.loss_scale.hysteresis", "precision.loss_scale.minimum"})
+        if (context.given(key))
+            findings.push_back(
+                warning({key, "precision.compute"},
+                        fmt::format("{} has no effect: precision.compute is not \"fp16\"", key),
+                        "leave it out: only fp16 scales its loss"));
+}
+
 void check_data_keys(const JobSpec& job, const CheckContext& context, std::vector<Finding>& findings) {
     const DataSpec& data = job.data;
     if (!data.validation.empty() && data.validation_split > 0)

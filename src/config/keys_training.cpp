@@ -166,8 +166,7 @@ void add_schedule(std::vector<Key>& keys) {
 
 void add_precision(std::vector<Key>& keys) {
     keys.push_back(choice_key<DType>(
-        "precision.compute",
-        {{"bf16", DType::BF16}, {"fp32", DType::F32}, {"fp16", DType::F16, Availability::NotBuilt}},
+        "precision.compute", {{"bf16", DType::BF16}, {"fp32", DType::F32}, {"fp16", DType::F16}},
         {.resume = ResumeClass::Refuse,
          .help = "Type of weights and activations in matrix products. Master weights and moments are always "
                  "fp32.",
@@ -182,14 +181,10 @@ void add_precision(std::vector<Key>& keys) {
     const auto loss_scale = [&keys](const std::string& name, Kind kind, const Bounds& bounds,
                                     const std::string& unit, const std::string& help,
                                     const std::vector<std::string>& aliases, auto member) {
-        keys.push_back(bound_key(name, kind,
-                                 {.bounds = bounds,
-                                  .unit = unit,
-                                  .resume = ResumeClass::Warn,
-                                  .help = help,
-                                  .aliases = aliases,
-                                  .availability = Availability::NotBuilt},
-                                 &JobSpec::precision, &PrecisionSpec::loss_scale, member));
+        keys.push_back(bound_key(
+            name, kind,
+            {.bounds = bounds, .unit = unit, .resume = ResumeClass::Warn, .help = help, .aliases = aliases},
+            &JobSpec::precision, &PrecisionSpec::loss_scale, member));
     };
     loss_scale("precision.loss_scale.initial", Kind::Number, at_least(1), "", "First loss scale of fp16.",
                {"initial_loss_scale", "init_scale"}, &LossScaleSpec::initial);
@@ -197,8 +192,9 @@ void add_precision(std::vector<Key>& keys) {
                "Finite steps before the scale doubles.", {"loss_scale_window"},
                &LossScaleSpec::growth_interval);
     loss_scale("precision.loss_scale.hysteresis", Kind::Integer, between(1, 1e6), "steps",
-               "Overflows before the scale halves.", {}, &LossScaleSpec::hysteresis);
-    loss_scale("precision.loss_scale.minimum", Kind::Number, above(0), "", "Smallest loss scale.",
+               "Overflows since the scale last grew before it halves.", {}, &LossScaleSpec::hysteresis);
+    loss_scale("precision.loss_scale.minimum", Kind::Number, above(0), "",
+               "Smallest loss scale. Overflows above it are not counted by fault_tolerance.nonfinite_max_*.",
                {"min_loss_scale"}, &LossScaleSpec::minimum);
 }
 

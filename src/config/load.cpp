@@ -227,6 +227,7 @@ LoadedJob JobReader::finish(std::optional<std::int64_t> world_size) {
     check_model(job_.spec, findings);
     check_layout(job_.spec, findings);
     check_schedule(job_.spec, context, findings);
+    check_precision(job_.spec, context, findings);
     check_data_keys(job_.spec, context, findings);
     check_buckets(job_.spec, findings);
     check_launch(job_.spec, findings);

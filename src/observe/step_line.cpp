@@ -35,6 +35,7 @@ std::string terminal_step_line(const StepRecord& record, double eta_s, int width
     fields.push_back(fmt::format("loss {:.4f}", record.loss));
     fields.push_back(fmt::format("lr {:.2e}", record.lr));
     fields.push_back(fmt::format("gnorm {:.3g}", record.grad_norm));
+    if (record.loss_scale) fields.push_back(fmt::format("scale {}", *record.loss_scale));
     fields.push_back(fmt::format("{} tok/s", format_count(record.tokens_per_s)));
     if (const auto mfu = record.mfu()) fields.push_back(fmt::format("MFU {:.1f}%", 100.0 * *mfu));
     fields.push_back(fmt::format("comm {:.1f}%", 100.0 * exposed_share(record)));
@@ -61,6 +62,7 @@ std::string plain_step_line(const StepRecord& record, double eta_s) {
         utc_timestamp(record.unix_s), record.step, record.total, record.loss, record.lr, record.grad_norm,
         record.clip, record.tokens_per_s, mfu ? fmt::format("{:.4f}", *mfu) : "n/a", exposed_share(record),
         record.device_bytes, record.skipped, record.applied ? 1 : 0);
+    if (record.loss_scale) line += fmt::format(" loss_scale={}", *record.loss_scale);
     if (eta_s >= 0.0) line += fmt::format(" eta_s={:.0f}", eta_s);
     return line;
 }

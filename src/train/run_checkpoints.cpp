@@ -27,6 +27,7 @@ void RunCheckpoints::save(const Progress& progress, SaveReason /*reason*/) {
     snapshot.step = progress.step;
     snapshot.slices = training_.state().state_slices();
     snapshot.counters = to_counters(progress);
+    snapshot.scalars = to_scalars(progress);
     snapshot.layout = context_.layout;
     snapshot.spec = context_.spec;
     snapshot.data_fingerprint = context_.data_fingerprint;
@@ -47,7 +48,9 @@ RunCheckpoints::Resumed RunCheckpoints::resume(const ResumeRequest& request, Run
     LoadRequest wanted;
     wanted.accept = accept;
     wanted.wanted = training_.state().load_slices();
-    for (const auto& [name, value] : to_counters(Progress{})) wanted.required_counters.push_back(name);
+    Progress required;
+    required.loss_scale = LossScaler(training_.job().precision).start({});
+    for (const auto& [name, value] : to_counters(required)) wanted.required_counters.push_back(name);
     Resumed resumed{store_.resume(request, state, wanted, rank_.world.control()), {}};
     if (rank_.world.rank() == 0) {
         for (const std::string& reason : resumed.report.passed_over) log_.warn(reason);
@@ -55,7 +58,8 @@ RunCheckpoints::Resumed RunCheckpoints::resume(const ResumeRequest& request, Run
     }
     if (resumed.report.outcome == LoadOutcome::StartFresh) return resumed;
     training_.state().loaded();
-    resumed.progress = progress_from_counters(resumed.report.manifest.counters);
+    const Manifest& manifest = resumed.report.manifest;
+    resumed.progress = progress_from_checkpoint(manifest.counters, manifest.scalars);
     if (rank_.world.rank() == 0 && resumed.report.state_hash) {
         log_.info(
             fmt::format("loaded step {}, state {:016x}", resumed.progress.step, *resumed.report.state_hash));

@@ -123,7 +123,7 @@ class TracedRun {
             training_.runner().fetch(training_.train_data(), progress, [] { return false; });
             const StepResult result = training_.runner().step(training_.train_data(), progress);
             const std::int64_t tokens = job.training.global_batch_size * job.training.sequence_length;
-            progress.advance(job.training.global_batch_size, tokens, result.applied);
+            progress.advance(job.training.global_batch_size, tokens, result.outcome, result.next_loss_scale);
             trace.push_back({result.loss, result.grad_norm});
             if (rank_.world.rank() != 0 || !options_.progress) continue;
             StepRecord record;

@@ -44,6 +44,7 @@ StepRunner::StepRunner(const StepParts& parts, const JobSpec& job, const BatchLa
     : parts_(parts),
       job_(job),
       layout_(layout),
+      scaler_(job.precision),
       slots_(parts.device, parts.compute, layout.micro_batch, job.training.sequence_length) {
     check_layout(layout);
     constexpr std::size_t scalar_bytes = step_scalars * sizeof(double);
@@ -84,11 +85,13 @@ std::vector<double> StepRunner::read_scalars() {
 
 StepResult StepRunner::step(Loader& loader, const Progress& progress) {
     invariant(fetched_ && fetched_->step == progress.step, "step() without fetch()");
+    invariant(scaler_.start(progress.loss_scale) == progress.loss_scale, "step() without a loss scale");
     const Fetched first = *std::exchange(fetched_, std::nullopt);
     const double began = parts_.clock.monotonic_s();
     PhaseTimer timer(parts_.clock, parts_.compute);
     const std::int64_t micros = layout_.micro_batches();
     const TensorView scalars = scalars_.view(Shape{step_scalars}, DType::F64);
+    const double scale = progress.loss_scale ? progress.loss_scale->scale : 1.0;
     StepResult result;
     result.lr = learning_rate(job_.schedule, scaled_peak_lr(job_.optimizer, job_.training.global_batch_size),
                               job_.steps, progress.step);
@@ -105,7 +108,7 @@ StepResult StepRunner::step(Loader& loader, const Progress& progress) {
         parts_.state.grads().begin_micro(static_cast<int>(micro),
                                          micro == micros - 1 ? MicroKind::Last : MicroKind::Inner);
         parts_.arena.begin(pass_kind(micro, micros));
-        parts_.model.train_micro(runtime, input, static_cast<float>(1.0 / target_tokens()),
+        parts_.model.train_micro(runtime, input, static_cast<float>(scale / target_tokens()),
                                  scalars.flat(scalar_loss_sum, 1),
                                  micro == 0 ? Into::Overwrite : Into::Accumulate);
         parts_.arena.end();
@@ -119,13 +122,15 @@ StepResult StepRunner::step(Loader& loader, const Progress& progress) {
     update.epsilon = job_.optimizer.epsilon;
     update.weight_decay = job_.optimizer.weight_decay;
     update.max_norm = job_.training.gradient_clip;
+    update.inverse_loss_scale = 1.0 / scale;
     update.applied_updates = progress.applied_updates;
     parts_.state.update(scalars, update);
     const std::vector<double> values = read_scalars();  // the one host synchronisation of the step
     result.loss = values[scalar_loss_sum] / target_tokens();
     result.grad_norm = values[scalar_grad_norm];
     result.clip = values[scalar_clip];
-    result.applied = values[scalar_apply] != 0.0;
+    result.outcome = scaler_.judge(values[scalar_apply] != 0.0, result.loss, progress.loss_scale);
+    result.next_loss_scale = scaler_.after(progress.loss_scale, result.outcome);
 
     timer.close(timer.phases.optimizer);
     result.phases = timer.phases;

@@ -25,7 +25,9 @@ Trainer::Trainer(const TrainerParts& parts, const JobSpec& job, const Progress& 
       job_(job),
       progress_(start),
       saved_step_(start.step),
-      saved_at_s_(parts.clock.monotonic_s()) {}
+      saved_at_s_(parts.clock.monotonic_s()) {
+    progress_.loss_scale = LossScaler(job.precision).start(start.loss_scale);
+}
 
 bool Trainer::interval_passed() {
     // Rank 0's clock decides; the others hear of it in agree().
@@ -69,14 +71,17 @@ Exit Trainer::stop_with_checkpoint() {
 StepResult Trainer::step() {
     parts_.runner.fetch(parts_.train_data, progress_, [] { return false; });
     StepResult result = parts_.runner.step(parts_.train_data, progress_);
+    const std::optional<LossScale> used = progress_.loss_scale;
     progress_.advance(job_.training.global_batch_size,
-                      job_.training.global_batch_size * job_.training.sequence_length, result.applied);
-    close(result);
+                      job_.training.global_batch_size * job_.training.sequence_length, result.outcome,
+                      result.next_loss_scale);
+    close(result, used);
+    report_loss_scale(result, used);
     judge_nonfinite(result);
     return result;
 }
 
-void Trainer::close(const StepResult& result) {
+void Trainer::close(const StepResult& result, const std::optional<LossScale>& used) {
     StepRecord record;
     record.attempt = parts_.attempt;
     record.step = progress_.step;
@@ -85,7 +90,8 @@ void Trainer::close(const StepResult& result) {
     record.grad_norm = result.grad_norm;
     record.clip = result.clip;
     record.lr = result.lr;
-    record.applied = result.applied;
+    record.applied = result.outcome == StepOutcome::Applied;
+    if (used) record.loss_scale = used->scale;
     record.skipped = progress_.skipped;
     record.samples = progress_.samples;
     record.tokens = progress_.tokens;
@@ -101,14 +107,32 @@ void Trainer::close(const StepResult& result) {
     parts_.observer.step(record);
 }
 
+void Trainer::report_loss_scale(const StepResult& result, const std::optional<LossScale>& used) {
+    if (!used || parts_.control.rank() != 0) return;
+    const LossScale& next = *result.next_loss_scale;
+    const std::string change = fmt::format("loss scale {} -> {}", used->scale, next.scale);
+    if (result.outcome == StepOutcome::Overflow) {
+        parts_.log.info(fmt::format(
+            "step {}: the gradient overflowed fp16, the update was skipped on all ranks; {}", progress_.step,
+            next.scale != used->scale ? change
+                                      : fmt::format("loss scale stays {} ({} more until it halves)",
+                                                    next.scale, next.hysteresis_left)));
+    } else if (next.scale != used->scale) {
+        parts_.log.info(fmt::format("step {}: {} after {} updates in a row", progress_.step, change,
+                                    used->good_steps + 1));
+    }
+}
+
 void Trainer::judge_nonfinite(const StepResult& result) {
-    if (result.applied) return;
+    if (result.outcome != StepOutcome::NonFinite) return;
     const FaultToleranceSpec& policy = job_.fault_tolerance;
+    const std::string scaled =
+        progress_.loss_scale ? fmt::format(" at loss scale {}", progress_.loss_scale->scale) : "";
     if (parts_.control.rank() == 0) {
         parts_.log.warn(fmt::format(
-            "step {}: loss {} / gradient norm {} is not finite; the update was skipped on all ranks "
+            "step {}: loss {} / gradient norm {} is not finite{}; the update was skipped on all ranks "
             "({} in a row, {} in the last 1000 steps)",
-            progress_.step, result.loss, result.grad_norm, progress_.consecutive_skips,
+            progress_.step, result.loss, result.grad_norm, scaled, progress_.consecutive_skips,
             progress_.recent_skips.size()));
     }
     const bool too_many =
@@ -116,12 +140,12 @@ void Trainer::judge_nonfinite(const StepResult& result) {
         static_cast<std::int64_t>(progress_.recent_skips.size()) > policy.nonfinite_max_per_1000;
     if (policy.nonfinite != NonFinitePolicy::Stop && !too_many) return;
     fail(Exit::Diverged,
-         fmt::format("training diverged at step {}: {} non-finite steps in a row (allowed {}), {} in the "
+         fmt::format("training diverged at step {}{}: {} non-finite steps in a row (allowed {}), {} in the "
                      "last 1000 (allowed "
                      "{}). The weights are those of the last finite step. Lower optimizer.lr, lengthen "
                      "schedule.warmup_steps, "
                      "or look at the data with `trainctl data inspect --job JOB --step {}`.",
-                     progress_.step, progress_.consecutive_skips, policy.nonfinite_max_consecutive,
+                     progress_.step, scaled, progress_.consecutive_skips, policy.nonfinite_max_consecutive,
                      progress_.recent_skips.size(), policy.nonfinite_max_per_1000, progress_.step));
 }
 

@@ -105,9 +105,20 @@ TEST_CASE("bench step trains, and its products are those of the model's FLOPs") 
     }
 }
 
+TEST_CASE("bench step trains in fp16") {
+    const auto results = collect_ranks<StepBenchResult>(2, [](World& world, CpuDevice& device) {
+        SystemClock clock;
+        Rank rank(device, world, mesh_shape(ParallelSpec{}, world.size()));
+        JobSpec job = bench_job(world.size());
+        job.precision.compute = DType::F16;
+        return bench_step(rank, job, clock, StepBenchOptions{});
+    });
+    CHECK(results.front().loss_last < results.front().loss_first);
+}
+
 TEST_CASE("bench op recomputes every op at sampled places, for both families and types") {
     for (const Architecture architecture : {Architecture::Gpt2, Architecture::Llama}) {
-        for (const DType compute : {DType::F32, DType::BF16}) {
+        for (const DType compute : {DType::F32, DType::BF16, DType::F16}) {
             const auto rows = collect_ranks<std::vector<OpBenchRow>>(1, [&](World& world, CpuDevice& device) {
                 SystemClock clock;
                 Rank rank(device, world, mesh_shape(ParallelSpec{}, world.size()));

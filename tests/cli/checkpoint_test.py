@@ -187,5 +187,29 @@ class OtherJob(TrainctlTest):
         self.other_layout("memory.zero_stage=0", ranks=2)
 
 
+class Fp16(TrainctlTest):
+    """The loss scale is part of the state."""
+
+    def test_interrupted(self):
+        settings = ["precision.compute='fp16'", "precision.loss_scale.initial=1073741824.0",
+                    "precision.loss_scale.growth_interval=2"]
+        straight = self.train(settings=["job.run_dir='straight'", *settings], ranks=2)
+        self.assertRegex(straight.err, r"loss_scale=\d+")
+        self.assertIn("bytes, as planned", straight.err)
+        self.assertRegex(straight.err, r"loss scale 1073741824 -> 536870912")
+
+        def curve(run_dir):
+            steps = [record for record in harness.metrics(run_dir) if record["type"] == "step"]
+            return {r["step"]: (r["loss"], r["grad_norm"], r["applied"], r["loss_scale"]) for r in steps}
+
+        self.train(settings=settings, ranks=2)
+        shutil.rmtree(self.checkpoints()[-1])
+        resumed = self.train("--resume", "auto", settings=settings, ranks=2)
+        self.assertEqual(resumed.loaded_state()[0], 8)
+        self.assertEqual(curve(self.run_dir), curve(self.directory / "straight"))
+        self.assertEqual(resumed.saved_states()[12], straight.saved_states()[12])
+        self.one_error(self.train("--resume", "auto", code=2), 'precision.compute: "fp16" -> "fp32"')
+
+
 if __name__ == "__main__":
     harness.main()

@@ -44,6 +44,18 @@ TEST_CASE("Sequence length and vocabulary fit the model and the tokens", "[confi
     accepted({"data.format=megatron", "data.dtype=uint16"});  // the header is asked when the file is opened
 }
 
+TEST_CASE("The loss scale starts at or above its minimum, and belongs to fp16", "[config][checks]") {
+    const std::string fp16 = "precision.compute=fp16";
+    refused({fp16, "precision.loss_scale.minimum=8.0", "precision.loss_scale.initial=4.0"}, "contradiction",
+            "precision.loss_scale.minimum 8 exceeds precision.loss_scale.initial 4");
+    accepted({fp16, "precision.loss_scale.minimum=4.0", "precision.loss_scale.initial=4.0"});
+    accepted({fp16});
+    const LoadedJob unused = load_set({"precision.loss_scale.hysteresis=1"});
+    CHECK(unused.ok());
+    CHECK_THAT(format_problems(unused.problems),
+               Catch::Contains("precision.loss_scale.hysteresis has no effect"));
+}
+
 TEST_CASE("Steps exclude tokens", "[config][checks]") {
     const LoadedJob job = load(
         "[job]\nrun_dir='r'\nsteps=5\ntokens=5\n[model]\npreset='tiny'\n[data]\ntrain='a'\n"

@@ -149,7 +149,7 @@ preset = "tiny"
 [training]
 micro_batch_size = "4"
 [precision]
-compute = "fp16"
+gradient = "bf16"
 [optimizer]
 lr = 0.0
 [checkpoint]
@@ -160,7 +160,7 @@ keep_latest = 1
     for (const Problem& each : job.problems) codes.push_back(each.code + " " + each.key);
     CHECK(codes == std::vector<std::string>{
                        "unknown_key job.stepps", "out_of_range job.seed",
-                       "wrong_type training.micro_batch_size", "not_in_this_build precision.compute",
+                       "wrong_type training.micro_batch_size", "not_in_this_build precision.gradient",
                        "out_of_range optimizer.lr", "out_of_range checkpoint.keep_latest",
                        "out_of_range memory.zero_stage", "missing data.train"});
     try {
@@ -175,9 +175,7 @@ keep_latest = 1
 }
 
 TEST_CASE("What is not in this build is known, explained and refused", "[config][mistakes]") {
-    const char* const refused[] = {"precision.compute=fp16",
-                                   "precision.gradient=bf16",
-                                   "precision.loss_scale.initial=1024.0",
+    const char* const refused[] = {"precision.gradient=bf16",
                                    "parallel.tensor_parallel_size=2",
                                    "parallel.pipeline_parallel_size=2",
                                    "parallel.sequence_parallel=true",
@@ -219,7 +217,6 @@ TEST_CASE("What is not in this build is known, explained and refused", "[config]
                                     "checkpoint.tiers=[]",
                                     "launch.env={}",
                                     "launch.spare_nodes=0",
-                                    "precision.loss_scale.hysteresis=2",
                                     "device.cuda_graphs=false"};
     for (const char* assignment : defaults) {
         INFO(assignment);

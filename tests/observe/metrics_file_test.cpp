@@ -37,6 +37,9 @@ TEST_CASE("a step record is one JSON object with every number exact") {
     CHECK(object["lr"].get<double>() == 6e-4);
     CHECK(object["mfu"].get<double>() == Approx(0.4));
     CHECK(object["applied"] == true);
+    CHECK_FALSE(object.contains("loss_scale"));
+    record.loss_scale = 65536.0;
+    CHECK(nlohmann::json::parse(to_json(record))["loss_scale"] == 65536.0);
 }
 
 TEST_CASE("a non-finite loss is written, never left out") {

@@ -54,6 +54,15 @@ TEST_CASE("a NaN loss is visible in both forms") {
                Contains("loss nan") && Contains("gnorm nan") && Contains("skipped 1"));
 }
 
+TEST_CASE("the loss scale is shown where there is one") {
+    StepRecord record = example();
+    CHECK_THAT(plain_step_line(record, -1.0), !Contains("loss_scale"));
+    CHECK_THAT(terminal_step_line(record, -1.0, 300), !Contains("scale"));
+    record.loss_scale = 65536.0;
+    CHECK_THAT(plain_step_line(record, -1.0), Contains(" loss_scale=65536"));
+    CHECK_THAT(terminal_step_line(record, -1.0, 300), Contains("  scale 65536  "));
+}
+
 TEST_CASE("no estimate is shown before there is one") {
     CHECK_THAT(plain_step_line(example(), -1.0), !Contains("eta"));
     CHECK_THAT(plain_step_line(example(), 15120.0), Contains("eta_s=15120"));

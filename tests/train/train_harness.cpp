@@ -1,6 +1,8 @@
 #include "train/train_harness.h"
 
 #include <algorithm>
+#include <array>
+#include <bit>
 #include <cmath>
 #include <cstring>
 #include <mutex>
@@ -36,7 +38,8 @@ class RecordingObserver final : public StepObserver {
         const std::uint64_t allocations = device_.memory_use().allocations;
         if (!first_allocations_) first_allocations_ = allocations;
         outcome_.device_allocations_after_first_step = allocations - *first_allocations_;
-        outcome_.steps.push_back({record.loss, record.grad_norm, record.lr, record.applied});
+        outcome_.steps.push_back(
+            {record.loss, record.grad_norm, record.lr, record.applied, record.loss_scale});
     }
     void evaluation(const EvaluationRecord& record) override { outcome_.evaluations.push_back(record.loss); }
 
@@ -58,6 +61,15 @@ void collect(const std::vector<NamedSlice>& slices, std::map<std::string, std::v
 }
 
 }  // namespace
+
+bool TracedStep::operator==(const TracedStep& other) const {
+    const auto bits = [](const TracedStep& step) {
+        return std::array{std::bit_cast<std::uint64_t>(step.loss),
+                          std::bit_cast<std::uint64_t>(step.grad_norm),
+                          std::bit_cast<std::uint64_t>(step.lr)};
+    };
+    return bits(*this) == bits(other) && applied == other.applied && loss_scale == other.loss_scale;
+}
 
 JobSpec tiny_job(Architecture architecture) {
     JobSpec job;
@@ -86,6 +98,7 @@ JobSpec tiny_job(Architecture architecture) {
 
 TrainOutcome train(const TrainSetup& setup) {
     TrainOutcome outcome;
+    outcome.steps_of_rank.resize(static_cast<std::size_t>(setup.ranks));
     RecordingLog log;
     std::mutex mutex;
     const SyntheticLanguage language(setup.job.model.vocab_size, setup.job.seed);
@@ -121,8 +134,8 @@ TrainOutcome train(const TrainSetup& setup) {
             }
         }
         if (fresh) training.state().initialise(job.seed);
-        TrainOutcome ignored;
-        RecordingObserver observer(world.rank() == 0 ? outcome : ignored, device);
+        TrainOutcome own;
+        RecordingObserver observer(own, device);
         StopFlag stop;
         std::int64_t boundary = start.step;
         Trainer trainer({training.runner(),
@@ -149,7 +162,13 @@ TrainOutcome train(const TrainSetup& setup) {
         rank.communication->synchronize();
         rank.compute->synchronize();
         collect(training.state().state_slices(), outcome.state, mutex);
-        if (world.rank() == 0) outcome.progress = trainer.progress();
+        if (world.rank() == 0) {
+            outcome.progress = trainer.progress();
+            outcome.steps = own.steps;
+            outcome.evaluations = own.evaluations;
+            outcome.device_allocations_after_first_step = own.device_allocations_after_first_step;
+        }
+        outcome.steps_of_rank[static_cast<std::size_t>(world.rank())] = std::move(own.steps);
         world.control().barrier();
     };
     run_ranks(setup.ranks, as_rank, options);

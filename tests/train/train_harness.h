@@ -42,13 +42,16 @@ struct TracedStep {
     double grad_norm = 0.0;
     double lr = 0.0;
     bool applied = true;
-    bool operator==(const TracedStep& other) const = default;
+    std::optional<double> loss_scale;
+    // To the bit, so that the norm of a skipped step equals itself.
+    bool operator==(const TracedStep& other) const;
 };
 
 struct TrainOutcome {
     Exit exit = Exit::Ok;
     Progress progress;
     std::vector<TracedStep> steps;  // of this attempt, as rank 0 saw them
+    std::vector<std::vector<TracedStep>> steps_of_rank;
     std::vector<double> evaluations;
     std::map<std::string, std::vector<float>>
         state;  // whole logical tensors: "<name>", "<name>.m", "<name>.v"

@@ -22,17 +22,18 @@ struct StepRecord {
     std::int64_t step = 0;  // 1-based: steps completed after this one
     std::int64_t total = 0;
     double loss = 0.0;       // mean over the target tokens of the global batch, nats
-    double grad_norm = 0.0;  // before clipping
+    double grad_norm = 0.0;  // before clipping, of the unscaled gradient
     double clip = 1.0;
     double lr = 0.0;
-    bool applied = true;             // false: non-finite, the update was skipped
-    std::int64_t skipped = 0;        // in the whole run so far
-    std::int64_t samples = 0;        // consumed so far
-    std::int64_t tokens = 0;         // consumed so far
-    double step_s = 0.0;             // wall time of the step, without evaluation and checkpoint
-    double tokens_per_s = 0.0;       // all ranks
-    double model_flops_per_s = 0.0;  // all ranks; exact causal model FLOPs, no recompute, no padding
-    double palm_flops_per_s = 0.0;   // the same with full attention, as PaLM and nanoGPT count
+    std::optional<double> loss_scale;  // fp16 only: what this step's gradient was multiplied by
+    bool applied = true;               // false: non-finite, the update was skipped
+    std::int64_t skipped = 0;          // in the whole run so far
+    std::int64_t samples = 0;          // consumed so far
+    std::int64_t tokens = 0;           // consumed so far
+    double step_s = 0.0;               // wall time of the step, without evaluation and checkpoint
+    double tokens_per_s = 0.0;         // all ranks
+    double model_flops_per_s = 0.0;    // all ranks; exact causal model FLOPs, no recompute, no padding
+    double palm_flops_per_s = 0.0;     // the same with full attention, as PaLM and nanoGPT count
     double peak_flops_per_s =
         0.0;  // all ranks; cpu: a large product in the compute dtype, measured at start; 0: unknown
     PhaseSeconds phases;

@@ -36,10 +36,11 @@ struct StepParts {
 
 struct StepResult {
     double loss = 0.0;       // mean over the target tokens of the global batch
-    double grad_norm = 0.0;  // before clipping
+    double grad_norm = 0.0;  // before clipping, of the unscaled gradient
     double clip = 1.0;
     double lr = 0.0;
-    bool applied = true;  // agreed over all ranks
+    StepOutcome outcome = StepOutcome::Applied;  // agreed over all ranks
+    std::optional<LossScale> next_loss_scale;    // fp16 only: of the step after this one
     double seconds = 0.0;
     PhaseSeconds phases;
 };
@@ -60,7 +61,7 @@ class StepRunner {
     bool fetch(Loader& loader, const Progress& progress, const std::function<bool()>& stop);
 
     // Step number progress.step (0-based), after fetch() returned true for it on every rank. Does not change
-    // `progress`.
+    // `progress`, whose loss scale must have been started (LossScaler::start).
     StepResult step(Loader& loader, const Progress& progress);
 
     // Mean loss over the first `batches` global batches of a finite stream (0: all). The same on every rank.
@@ -87,6 +88,7 @@ class StepRunner {
     StepParts parts_;
     JobSpec job_;
     BatchLayout layout_;
+    LossScaler scaler_;
     BatchSlots slots_;
     std::optional<Fetched> fetched_;
     Buffer scalars_;

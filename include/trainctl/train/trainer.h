@@ -69,7 +69,9 @@ class Trainer {
     };
     Decisions agree(StopFlag& stop);
     bool interval_passed();
-    void close(const StepResult& result);
+    // `used`: the loss scale of the closed step.
+    void close(const StepResult& result, const std::optional<LossScale>& used);
+    void report_loss_scale(const StepResult& result, const std::optional<LossScale>& used);
     void judge_nonfinite(const StepResult& result);
     bool evaluate_if_due(StopFlag& stop);
     void save(SaveReason reason);
