@@ -86,7 +86,7 @@ void add_step(CLI::App& bench, Invocation& invocation) {
         ->check(at_least(1));
     command->add_option("--sequence", options->sequence, "tokens")->capture_default_str()->check(at_least(1));
     command->add_option("--compute", options->compute, "bf16, fp16 or fp32")->capture_default_str();
-    command->add_option("--zero-stage", options->zero_stage, "0, 1 or 2")
+    command->add_option("--zero-stage", options->zero_stage, "0 to 3")
         ->capture_default_str()
         ->check(at_least(0));
     command->add_option("--threads", options->threads, "per rank; 0: the rank's share of the cores")

@@ -24,7 +24,6 @@ std::string build_text(const Key& key) {
     for (const Choice& choice : key.choices)
         if (choice.availability == Availability::NotBuilt) later += " " + toml_quote(choice.text);
     if (!later.empty()) return "not in this build:" + later;
-    if (key.built_up_to) return fmt::format("in this build up to {}", *key.built_up_to);
     return {};
 }
 

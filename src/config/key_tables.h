@@ -30,7 +30,6 @@ struct Facts {
     std::string derived = {};
     std::vector<std::string> aliases = {};
     Availability availability = Availability::Built;
-    std::optional<std::int64_t> built_up_to = {};
 };
 
 template <class Owner>
@@ -78,7 +77,6 @@ inline Key bare_key(std::string name, Kind kind, Facts facts) {
     key.derived = std::move(facts.derived);
     key.aliases = std::move(facts.aliases);
     key.availability = facts.availability;
-    key.built_up_to = facts.built_up_to;
     return key;
 }
 

@@ -33,7 +33,6 @@ std::string build_note(const Key& key) {
         if (choice.availability == Availability::NotBuilt)
             later += (later.empty() ? "" : ", ") + toml_quote(choice.text);
     if (!later.empty()) return fmt::format("Not in this build: {}. ", later);
-    if (key.built_up_to) return fmt::format("In this build up to {}. ", *key.built_up_to);
     return {};
 }
 

@@ -116,13 +116,8 @@ std::optional<Refusal> sources_refusal(const Key& key, const std::vector<DataSou
 }
 
 std::optional<Refusal> value_refusal(const Key& key, const Value& value) {
-    if (const auto* whole = std::get_if<std::int64_t>(&value)) {
-        auto refused = bounds_refusal(key, static_cast<double>(*whole), fmt::format("{}", *whole));
-        if (!refused && key.built_up_to && *whole > *key.built_up_to)
-            refused = not_in_this_build(fmt::format("{} = {} is not in this build; it has values up to {}",
-                                                    key.name, *whole, *key.built_up_to));
-        return refused;
-    }
+    if (const auto* whole = std::get_if<std::int64_t>(&value))
+        return bounds_refusal(key, static_cast<double>(*whole), fmt::format("{}", *whole));
     if (const auto* real = std::get_if<double>(&value))
         return bounds_refusal(key, *real, fmt::format("{}", *real));
     if (const auto* word = std::get_if<std::string>(&value); word != nullptr && key.kind == Kind::Choice)

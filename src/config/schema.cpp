@@ -28,8 +28,7 @@ void add_bounds(const Key& key, JsonDoc& schema) {
     };
     if (key.bounds.low != Bounds{}.low)
         schema[open_low ? "exclusiveMinimum" : "minimum"] = number(key.bounds.low);
-    double high = key.bounds.high;
-    if (key.built_up_to) high = static_cast<double>(*key.built_up_to);
+    const double high = key.bounds.high;
     if (high != Bounds{}.high) schema[open_high ? "exclusiveMaximum" : "maximum"] = number(high);
 }
 

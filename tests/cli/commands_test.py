@@ -183,7 +183,7 @@ class Bench(TrainctlTest):
 
     def test_the_option_is_named_that_was_typed(self):
         for verb, option, value in (("step", "--preset", "tinny"), ("op", "--preset", "tinny"), ("step", "--compute", "fp64"),
-                                    ("op", "--compute", "fp16"), ("step", "--zero-stage", "3"), ("step", "--sequence", "99999999"),
+                                    ("op", "--compute", "fp64"), ("step", "--zero-stage", "4"), ("step", "--sequence", "99999999"),
                                     ("op", "--batch", "99999999"), ("step", "--micro-batch", "99999999"),
                                     ("step", "--threads", "99999")):
             process = self.run_trainctl("bench", verb, option, value, code=2)

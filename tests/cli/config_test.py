@@ -40,7 +40,7 @@ class JobFiles(TrainctlTest):
             self.assertIn(part, text)
 
     def test_not_in_this_build(self):
-        for setting in ("memory.zero_stage=3", "precision.gradient='bf16'", "parallel.tensor_parallel_size=2",
+        for setting in ("precision.gradient='bf16'", "parallel.tensor_parallel_size=2",
                         "parallel.pipeline_parallel_size=2", "device.kind='cuda'", "checkpoint.async=true"):
             process = self.train(settings=[setting], code=2)
             self.one_error(process, "not in this build", setting.partition("=")[0])

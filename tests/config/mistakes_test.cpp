@@ -181,9 +181,6 @@ TEST_CASE("What is not in this build is known, explained and refused", "[config]
                                    "parallel.sequence_parallel=true",
                                    "parallel.pipeline_schedule=gpipe",
                                    "parallel.virtual_stages=2",
-                                   "memory.zero_stage=3",
-                                   "memory.gradient_checkpointing=full",
-                                   "memory.checkpoint_every_blocks=2",
                                    "communication.backend=nccl",
                                    "checkpoint.async=true",
                                    "checkpoint.tiers=[\"a\"]",
@@ -212,7 +209,6 @@ TEST_CASE("What is not in this build is known, explained and refused", "[config]
     }
     const char* const defaults[] = {"parallel.tensor_parallel_size=1",
                                     "parallel.sequence_parallel=false",
-                                    "memory.gradient_checkpointing=none",
                                     "checkpoint.async=false",
                                     "checkpoint.tiers=[]",
                                     "launch.env={}",

@@ -43,7 +43,7 @@ std::vector<std::string> random_settings(std::mt19937_64& random) {
         "optimizer.epsilon=" + pick({"1e-8", "1e-300", "0.1"}),
         "schedule.kind=" + pick({"constant", "linear", "cosine", "polynomial", "inverse_sqrt"}),
         "precision.compute=" + pick({"bf16", "fp32"}),
-        "memory.zero_stage=" + whole(0, 2),
+        "memory.zero_stage=" + whole(0, 3),
         "communication.gradient_bucket_mb=" + pick({"auto", "0.25", "1e-3"}),
         "checkpoint.interval=" + pick({"auto", "90s", "1d2h3m4s", "1.5", "86400"}),
         "checkpoint.max_age=" + pick({"auto", "7d", "1e9"}),

@@ -74,9 +74,8 @@ struct Key {
     std::vector<Choice> choices;
     std::vector<std::string> aliases;  // what other trainers call it; only for suggestions
     Availability availability = Availability::Built;
-    std::optional<std::int64_t> built_up_to;  // larger integers are known, but not in this build
-    Value fallback;                           // the default
-    std::optional<Binding> binding;           // none: not in this build and without a member yet
+    Value fallback;                  // the default
+    std::optional<Binding> binding;  // none: not in this build and without a member yet
 
     [[nodiscard]] std::string section() const;  // "training"; "precision.loss_scale" for a nested table
     [[nodiscard]] std::string leaf() const;     // "micro_batch_size"
