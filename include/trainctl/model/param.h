@@ -15,6 +15,15 @@ namespace trainctl {
 using UnitId =
     std::int32_t;  // 0: embedding; 1..layers: blocks; layers + 1: head (final norm, output matrix if untied)
 
+// Units [begin, end): what one stage of a pipeline computes in one go.
+struct UnitRun {
+    UnitId begin = 0;
+    UnitId end = 0;
+
+    [[nodiscard]] constexpr bool contains(UnitId unit) const { return begin <= unit && unit < end; }
+    constexpr bool operator==(const UnitRun& other) const = default;
+};
+
 enum class InitKind { Zero, One, Normal };
 
 struct ParamSpec {
@@ -29,6 +38,8 @@ struct ParamSpec {
     // rank, which holds the same values, does.
     bool primary = true;
     UnitId unit = 0;
+    // Which of the rank's model parts writes its gradients; others than 0 exist in an interleaved pipeline.
+    int part = 0;
     int group =
         -1;  // members of one fused group (q,k,v; gate,up; their biases) are adjacent and count as one tensor
     InitKind init = InitKind::Normal;
