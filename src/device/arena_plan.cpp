@@ -1,6 +1,7 @@
 #include "device/arena_plan.h"
 
 #include <algorithm>
+#include <cstdint>
 #include <numeric>
 
 #include "device/pages.h"
@@ -12,13 +13,21 @@ using Order = std::vector<std::size_t>;
 
 bool alive_together(const ArenaSlot& a, const ArenaSlot& b) { return a.born < b.dies && b.born < a.dies; }
 
+// Up to here both orders are tried: placing by size compares all pairs.
+constexpr std::size_t most_placed_by_size = 16384;
+
+// Whether placed slots that die before the next one is born still matter.
+enum class TheDead : std::uint8_t { Matter, AreForgotten };
+
 // Places the slots one after another, each into the tightest gap among the placed ones it lives together
 // with.
-std::size_t place_in_order(std::vector<ArenaSlot>& slots, const Order& order) {
+std::size_t place_in_order(std::vector<ArenaSlot>& slots, const Order& order, TheDead the_dead) {
     std::size_t peak = 0;
     Order placed;  // by offset
     for (const std::size_t index : order) {
         ArenaSlot& slot = slots[index];
+        if (the_dead == TheDead::AreForgotten)
+            std::erase_if(placed, [&](std::size_t other) { return slots[other].dies < slot.born; });
         const std::size_t need = arena_slot_bytes(slot.bytes);
         std::size_t best = 0;
         std::size_t best_gap = SIZE_MAX;
@@ -59,8 +68,9 @@ std::size_t plan_offsets(std::vector<ArenaSlot>& slots) {
                      [&](std::size_t a, std::size_t b) { return slots[a].bytes > slots[b].bytes; });
 
     std::vector<ArenaSlot> other = slots;
-    const std::size_t peak_by_size = place_in_order(slots, by_size);
-    const std::size_t peak_by_birth = place_in_order(other, by_birth);
+    const std::size_t peak_by_birth = place_in_order(other, by_birth, TheDead::AreForgotten);
+    const std::size_t peak_by_size =
+        slots.size() > most_placed_by_size ? SIZE_MAX : place_in_order(slots, by_size, TheDead::Matter);
     if (peak_by_birth < peak_by_size) slots = std::move(other);
     return std::min(peak_by_size, peak_by_birth);
 }

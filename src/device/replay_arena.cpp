@@ -13,8 +13,9 @@ namespace trainctl {
 namespace {
 
 const char* pass_name(int kind) {
-    constexpr std::array<const char*, pass_kinds> names{
-        "only micro-batch", "first micro-batch", "inner micro-batch", "last micro-batch", "evaluation"};
+    constexpr std::array<const char*, pass_kinds> names{"only micro-batch",  "first micro-batch",
+                                                        "inner micro-batch", "last micro-batch",
+                                                        "pipeline step",     "evaluation"};
     return names[static_cast<std::size_t>(kind)];
 }
 

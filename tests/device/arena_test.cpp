@@ -1,6 +1,8 @@
 #include "trainctl/device/arena.h"
 
 #include <algorithm>
+#include <chrono>
+#include <deque>
 #include <random>
 
 #include "support/catch.h"
@@ -95,6 +97,26 @@ TEST_CASE("stack-like lifetimes, as in training, are planned without any waste")
     for (; !saved.empty(); saved.pop_back()) recording->release(saved.back());
     recording->end();
     CHECK(recording->plan().peak_bytes == 12 * 4096 + 8192);
+}
+
+TEST_CASE("a pass as long as a pipeline's whole step is planned in no time and without waste") {
+    const auto recording = make_recording_arena();
+    recording->begin(PassKind::PipelineStep);
+    std::deque<std::byte*> in_flight;
+    for (int micro = 0; micro < 20000; ++micro) {
+        in_flight.push_back(recording->allocate(4096));
+        std::byte* scratch = recording->allocate(8192);
+        if (in_flight.size() == 4) {
+            recording->release(in_flight.front());
+            in_flight.pop_front();
+        }
+        recording->release(scratch);
+    }
+    for (std::byte* state : in_flight) recording->release(state);
+    recording->end();
+    const auto began = std::chrono::steady_clock::now();
+    CHECK(recording->plan().peak_bytes == 4 * 4096 + 8192);
+    CHECK(std::chrono::steady_clock::now() - began < std::chrono::seconds(5));
 }
 
 TEST_CASE("replay hands out the planned places in one buffer, again and again") {

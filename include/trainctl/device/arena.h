@@ -13,9 +13,17 @@
 
 namespace trainctl {
 
-// What one pass through the model is: every kind has a recording of its own.
-enum class PassKind : std::uint8_t { OnlyMicro, FirstMicro, InnerMicro, LastMicro, Evaluation };
-inline constexpr int pass_kinds = 5;
+// What one pass is: a micro-batch through the model, or all micro-batches of a step through one stage of a
+// pipeline, which has several of them in flight. Every kind has a recording of its own.
+enum class PassKind : std::uint8_t {
+    OnlyMicro,
+    FirstMicro,
+    InnerMicro,
+    LastMicro,
+    PipelineStep,
+    Evaluation,
+};
+inline constexpr int pass_kinds = 6;
 
 // Thread rule: the rank's compute thread only.
 class Arena {
