@@ -154,7 +154,8 @@ Exit train_run(RankContext& context, const JobSpec& job, const TrainOptions& opt
         [](const std::vector<std::string>&) { return std::string(); });
     const double peak = measure_peak_flops(context.device, rank.backend->ops().matmul, *rank.compute,
                                            job.precision.compute, invocation.clock);
-    if (first_rank) context.log.info(start_banner(job, rank, *training, data_text, peak));
+    const auto memory = memory_by_stage(link, rank, *training);
+    if (first_rank) context.log.info(start_banner(job, rank, *training, hosts, memory, data_text, peak));
     if (asked_to_stop(control, context.stop)) return stop_early(context, nothing_trained);
     PeakRate peak_of_all(peak * context.world.size());
 
@@ -187,8 +188,9 @@ Exit train_run(RankContext& context, const JobSpec& job, const TrainOptions& opt
              record.peak_flops_per_s = peak_of_all.flops_per_s();
              record.device_bytes = context.device.memory_use().device_bytes;
              record.host_bytes = resident_bytes(files);
-             if (first_rank && record.step == resumed.progress.step + 1) {
-                 context.log.info(memory_verdict(*training, record.device_bytes));
+             if (record.step == resumed.progress.step + 1) {
+                 const std::string verdict = memory_verdict(link, *training, record.device_bytes);
+                 if (first_rank) context.log.info(verdict);
              }
          },
          run.attempt},

@@ -35,6 +35,32 @@ void check_model(const JobSpec& job, std::vector<Finding>& findings) {
                     "give data.dtype = \"uint32\" if the files hold that, else lower model.vocab_size"));
 }
 
+namespace {
+
+void check_pipeline(const JobSpec& job, std::vector<Finding>& findings) {
+    const ParallelSpec& parallel = job.parallel;
+    const std::int64_t parts = parallel.pipeline_parallel_size * parallel.virtual_stages;
+    if (job.model.layers < parts)
+        findings.push_back(finding(
+            "contradiction", {"parallel.pipeline_parallel_size", "parallel.virtual_stages", "model.layers"},
+            fmt::format("model.layers {} cannot fill parallel.pipeline_parallel_size {} x "
+                        "parallel.virtual_stages {} = {} model parts of at least one block",
+                        job.model.layers, parallel.pipeline_parallel_size, parallel.virtual_stages, parts),
+            "use fewer stages or virtual stages, or a deeper model"));
+    const bool interleaved = parallel.pipeline_schedule == "interleaved";
+    if (interleaved != (parallel.virtual_stages > 1) || (interleaved && parallel.pipeline_parallel_size == 1))
+        findings.push_back(finding(
+            "contradiction",
+            {"parallel.virtual_stages", "parallel.pipeline_schedule", "parallel.pipeline_parallel_size"},
+            fmt::format("parallel.pipeline_schedule = \"{}\" with {} virtual stage(s) on each of {} pipeline "
+                        "stage(s)",
+                        parallel.pipeline_schedule, parallel.virtual_stages, parallel.pipeline_parallel_size),
+            "\"interleaved\" needs parallel.virtual_stages >= 2 and at least 2 stages, \"1f1b\" needs "
+            "parallel.virtual_stages = 1"));
+}
+
+}  // namespace
+
 void check_layout(const JobSpec& job, std::vector<Finding>& findings) {
     const ParallelSpec& parallel = job.parallel;
     const ModelSpec& model = job.model;
@@ -56,8 +82,7 @@ void check_layout(const JobSpec& job, std::vector<Finding>& findings) {
                     fmt::format("the padded vocabulary {} is not a multiple of {} {}",
                                 model.padded_vocab_size(), tensor, parallel.tensor_parallel_size),
                     "use a power of two up to 128 ranks"));
-    divides(parallel.pipeline_parallel_size * parallel.virtual_stages, "parallel.pipeline_parallel_size",
-            model.layers, "model.layers");
+    check_pipeline(job, findings);
     if (parallel.sequence_parallel)
         divides(parallel.tensor_parallel_size, tensor, job.training.sequence_length,
                 "training.sequence_length");

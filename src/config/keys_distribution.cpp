@@ -19,8 +19,7 @@ void add_parallel(std::vector<Key>& keys) {
         {.bounds = between(1, 1024),
          .unit = "stages",
          .help = "Stages that share the blocks.",
-         .aliases = {"pipeline_model_parallel_size", "pipeline_parallel_degree", "pp", "pipe_parallel_size"},
-         .availability = Availability::NotBuilt},
+         .aliases = {"pipeline_model_parallel_size", "pipeline_parallel_degree", "pp", "pipe_parallel_size"}},
         &JobSpec::parallel, &ParallelSpec::pipeline_parallel_size));
     keys.push_back(
         bound_key("parallel.data_parallel_size", Kind::Integer,
@@ -37,17 +36,16 @@ void add_parallel(std::vector<Key>& keys) {
                   {.help = "Splits norms and residuals along the sequence among tensor-parallel ranks.",
                    .availability = Availability::NotBuilt},
                   &JobSpec::parallel, &ParallelSpec::sequence_parallel));
-    keys.push_back(word_key("parallel.pipeline_schedule", {{"1f1b"}, {"interleaved"}, {"gpipe"}},
-                            {.help = "Order of forward and backward micro-batches in a pipeline.",
-                             .aliases = {"pp_engine", "pipeline_parallel_schedule"},
-                             .availability = Availability::NotBuilt},
+    keys.push_back(word_key("parallel.pipeline_schedule", {{"1f1b"}, {"interleaved"}},
+                            {.help = "Order of forward and backward micro-batches in a pipeline. interleaved "
+                                     "idles less, sends more and needs virtual_stages >= 2.",
+                             .aliases = {"pp_engine", "pipeline_parallel_schedule"}},
                             &JobSpec::parallel, &ParallelSpec::pipeline_schedule));
     keys.push_back(bound_key("parallel.virtual_stages", Kind::Integer,
                              {.bounds = between(1, 1024),
                               .unit = "stages per rank",
                               .help = "Model parts per pipeline rank (interleaved schedule).",
-                              .aliases = {"virtual_pipeline_model_parallel_size"},
-                              .availability = Availability::NotBuilt},
+                              .aliases = {"virtual_pipeline_model_parallel_size"}},
                              &JobSpec::parallel, &ParallelSpec::virtual_stages));
 }
 

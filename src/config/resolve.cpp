@@ -59,13 +59,24 @@ void resolve_batch(JobSpec& job, const CheckContext& context, std::vector<Findin
                                                 .data_parallel_size = ranks,
                                                 .accumulation_steps = training.gradient_accumulation_steps,
                                                 .global_batch_size = training.global_batch_size});
+    std::vector<std::string> involved{"training.global_batch_size"};
+    for (const char* term :
+         {"training.micro_batch_size", "training.gradient_accumulation_steps", "parallel.data_parallel_size"})
+        if (!context.broken(term)) involved.emplace_back(term);
     if (!plan.ok()) {
-        std::vector<std::string> involved{"training.global_batch_size"};
-        for (const char* term : {"training.micro_batch_size", "training.gradient_accumulation_steps",
-                                 "parallel.data_parallel_size"})
-            if (!context.broken(term)) involved.emplace_back(term);
         findings.push_back(finding("batch", std::move(involved), plan.error().what(), {}));
         return;
+    }
+    const std::int64_t micro_batches = plan.value().accumulation_steps;  // 0: unknown
+    const std::int64_t stages = job.parallel.pipeline_parallel_size;
+    if (job.parallel.pipeline_schedule == "interleaved" && micro_batches % stages != 0) {
+        involved.emplace_back("parallel.pipeline_schedule");
+        findings.push_back(
+            finding("divisibility", std::move(involved),
+                    fmt::format("the interleaved schedule needs a multiple of "
+                                "parallel.pipeline_parallel_size {} micro-batches per step, found {}",
+                                stages, micro_batches),
+                    "change training.global_batch_size or training.micro_batch_size"));
     }
     training.micro_batch_size = plan.value().micro_batch_size;
     training.global_batch_size = plan.value().global_batch_size;

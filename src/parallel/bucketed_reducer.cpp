@@ -17,9 +17,10 @@ BucketedReducer::BucketedReducer(const ShardPlan& plan, const GradientMemory& me
       communication_(communication),
       slot_turns_(memory.slots().slot_elements.size()),
       image_turns_(memory.images().slot_elements.size()),
-      ready_units_(plan.units().size()),
       consumed_(device.make_event()),
       reduced_(device.make_event()) {
+    parts_.resize(static_cast<std::size_t>(plan.model_parts()));
+    for (std::size_t i = 0; i < plan.units().size(); ++i) ++part_of(i).units;
     for (const UnitLayout& layout : plan.units()) {
         Unit& unit = units_.emplace_back();
         unit.cast = device.make_event();
@@ -30,27 +31,35 @@ BucketedReducer::BucketedReducer(const ShardPlan& plan, const GradientMemory& me
     }
 }
 
-bool BucketedReducer::reduces_now() const { return memory_.in_slots() || kind_ == MicroKind::Last; }
+BucketedReducer::PartState& BucketedReducer::part_of(std::size_t index) {
+    return parts_[static_cast<std::size_t>(plan_.model_part(index))];
+}
 
-void BucketedReducer::require_complete() const {
+bool BucketedReducer::reduces_now(const PartState& part) const {
+    return memory_.in_slots() || part.kind == MicroKind::Last;
+}
+
+void BucketedReducer::require_complete(int part) const {
     for (std::size_t i = 0; i < units_.size(); ++i) {
-        if (units_[i].progress == Progress::Ready) continue;
+        if (plan_.model_part(i) != part || units_[i].progress == Progress::Ready) continue;
         fail(Exit::Internal,
              fmt::format("gradients of unit {} were never announced as ready in micro-batch {} "
                          "of the step: every unit must be, exactly once per micro-batch",
-                         plan_.unit(i).unit, micro_));
+                         plan_.unit(i).unit, parts_[static_cast<std::size_t>(part)].micro));
     }
 }
 
-void BucketedReducer::begin_micro(int index, MicroKind kind) {
-    require_complete();
-    micro_ = index;
-    kind_ = kind;
-    next_bucket_ = 0;
-    ready_units_ = 0;
-    for (Unit& unit : units_) {
-        unit.progress = Progress::Untouched;
-        for (Producer& producer : unit.producers) producer.active = false;
+void BucketedReducer::begin_micro(int part, int index, MicroKind kind) {
+    require_complete(part);
+    PartState& state = parts_[static_cast<std::size_t>(part)];
+    state.micro = index;
+    state.kind = kind;
+    state.next_bucket = plan_.buckets_of(part).first;
+    state.ready_units = 0;
+    for (std::size_t i = 0; i < units_.size(); ++i) {
+        if (plan_.model_part(i) != part) continue;
+        units_[i].progress = Progress::Untouched;
+        for (Producer& producer : units_[i].producers) producer.active = false;
     }
     if (index == 0) {
         // Gradients of the step before may be overwritten once they are reduced and the update has read them.
@@ -66,7 +75,7 @@ GradView BucketedReducer::grads(UnitId unit_id, Stream& stream) {
         fail(Exit::Internal,
              fmt::format("gradients of unit {} asked for after they were announced as ready in "
                          "micro-batch {}",
-                         unit_id, micro_));
+                         unit_id, part_of(index).micro));
     }
     if (&stream != &compute_) stream.wait(*consumed_);
     for (const Producer& producer : unit.producers) {
@@ -78,7 +87,7 @@ GradView BucketedReducer::grads(UnitId unit_id, Stream& stream) {
     add_producer(unit, stream);
     if (memory_.in_slots()) take_slot(index, stream);
     unit.progress = Progress::Writing;
-    const bool first_of_sum = memory_.in_slots() || micro_ == 0;
+    const bool first_of_sum = memory_.in_slots() || part_of(index).micro == 0;
     return {{plan_.unit(index), plan_.params(), memory_.full(index)},
             first_of_sum ? Into::Overwrite : Into::Accumulate};
 }
@@ -113,41 +122,44 @@ void BucketedReducer::take_slot(std::size_t index, Stream& stream) {
 }
 
 void BucketedReducer::ready(UnitId unit_id, Stream& stream) {
-    Unit& unit = units_[plan_.index(unit_id)];
+    const std::size_t index = plan_.index(unit_id);
+    Unit& unit = units_[index];
+    PartState& part = part_of(index);
     if (unit.progress != Progress::Writing) {
         fail(Exit::Internal,
              fmt::format("unit {} announced as ready {} in micro-batch {}", unit_id,
                          unit.progress == Progress::Ready ? "twice" : "before its gradients were asked for",
-                         micro_));
+                         part.micro));
     }
     unit.progress = Progress::Ready;
     unit.ready_stream = &stream;
     add_producer(unit, stream);
     for (const Producer& producer : unit.producers)
         if (producer.active) producer.stream->record(*producer.written);
-    ++ready_units_;
-    if (!reduces_now()) return;
+    ++part.ready_units;
+    if (!reduces_now(part)) return;
     const bool overlap = plan_.options().overlap;
-    const bool complete = ready_units_ == units_.size();
+    const bool complete = part.ready_units == part.units;
     if (!overlap && complete) {
         // The host may be far ahead of the streams: issuing late is not starting late.
-        for (const Unit& each : units_) wait_for_producers(each, communication_);
+        for (std::size_t i = 0; i < units_.size(); ++i)
+            if (plan_.model_part(i) == plan_.model_part(index)) wait_for_producers(units_[i], communication_);
     }
-    if (overlap || memory_.in_slots() || complete) send_ready_buckets();
+    if (overlap || memory_.in_slots() || complete) send_ready_buckets(plan_.model_part(index));
     // Stage 2 has memory for a few units only, so "no overlap" means one after the other.
     if (!overlap && memory_.in_slots()) stream.wait(*reduced_);
 }
 
-void BucketedReducer::send_ready_buckets() {
+void BucketedReducer::send_ready_buckets(int part) {
     // In the order of the list on every rank, whatever the order of ready().
     const auto& buckets = plan_.buckets();
+    const std::size_t end = plan_.buckets_of(part).second;
+    std::size_t& next = parts_[static_cast<std::size_t>(part)].next_bucket;
     const auto is_ready = [&](const BucketPiece& piece) {
         return units_[plan_.index(piece.unit)].progress == Progress::Ready;
     };
-    while (next_bucket_ < buckets.size() &&
-           std::all_of(buckets[next_bucket_].pieces.begin(), buckets[next_bucket_].pieces.end(), is_ready)) {
-        send(buckets[next_bucket_++]);
-    }
+    while (next < end && std::all_of(buckets[next].pieces.begin(), buckets[next].pieces.end(), is_ready))
+        send(buckets[next++]);
 }
 
 void BucketedReducer::wait_for_producers(const Unit& unit, Stream& stream) {
@@ -211,7 +223,7 @@ void BucketedReducer::all_reduce(const Bucket& bucket) {
 void BucketedReducer::reduce_scatter(const BucketPiece& piece) {
     const std::size_t index = plan_.index(piece.unit);
     const std::int64_t part = plan_.part(index);
-    const Into into = memory_.in_slots() && micro_ > 0 ? Into::Accumulate : Into::Overwrite;
+    const Into into = memory_.in_slots() && part_of(index).micro > 0 ? Into::Accumulate : Into::Overwrite;
     TensorView sent = memory_.source(index);
     if (piece.part_elements < part && plan_.ranks() > 1) {
         const TensorView packed = memory_.packed(piece.part_elements * plan_.ranks());
@@ -232,12 +244,13 @@ void BucketedReducer::reduce_scatter(const BucketPiece& piece) {
 }
 
 void BucketedReducer::finish() {
-    require_complete();
-    if (kind_ != MicroKind::Last) {
+    for (int part = 0; part < plan_.model_parts(); ++part) {
+        require_complete(part);
+        const PartState& state = parts_[static_cast<std::size_t>(part)];
+        if (state.kind == MicroKind::Last) continue;
         fail(Exit::Internal,
-             fmt::format("update after micro-batch {} of the step, which was not announced as the "
-                         "last one",
-                         micro_));
+             fmt::format("update after micro-batch {} of the step, which was not announced as the last one",
+                         state.micro));
     }
     compute_.wait(*reduced_);
 }

@@ -23,12 +23,12 @@ class BucketedReducer : public GradSink {
     BucketedReducer(const ShardPlan& plan, const GradientMemory& memory, Device& device, Ops ops,
                     Communicator& data, Stream& compute, Stream& communication);
 
-    void begin_micro(int index, MicroKind kind) override;
+    void begin_micro(int part, int index, MicroKind kind) override;
     GradView grads(UnitId unit, Stream& stream) override;
     void ready(UnitId unit, Stream& stream) override;
 
     // The step's gradients are complete: later work of the compute stream sees them reduced. Exit::Internal
-    // if a unit of the last micro-batch is missing.
+    // if a unit of the last micro-batch of any model part is missing.
     void finish();
 
   private:
@@ -46,6 +46,14 @@ class BucketedReducer : public GradSink {
         std::unique_ptr<Event> sent;
         std::vector<Range> gaps;
     };
+    // Where a model part of the rank stands.
+    struct PartState {
+        std::size_t next_bucket = 0;
+        std::size_t units = 0;
+        std::size_t ready_units = 0;
+        int micro = 0;
+        MicroKind kind = MicroKind::Last;
+    };
     // Whose turn a slot is: the group that writes it now, and the units that were there before.
     struct Turn {
         int group = no_group;
@@ -53,16 +61,17 @@ class BucketedReducer : public GradSink {
     };
     static constexpr int no_group = -1;
 
-    [[nodiscard]] bool reduces_now() const;
+    [[nodiscard]] PartState& part_of(std::size_t index);
+    [[nodiscard]] bool reduces_now(const PartState& part) const;
     void add_producer(Unit& unit, Stream& stream);
     void take_slot(std::size_t index, Stream& stream);
-    void send_ready_buckets();
+    void send_ready_buckets(int part);
     void send(const Bucket& bucket);
     void wait_for_producers(const Unit& unit, Stream& stream);
     void make_image(std::size_t index);
     void all_reduce(const Bucket& bucket);
     void reduce_scatter(const BucketPiece& piece);
-    void require_complete() const;
+    void require_complete(int part) const;
 
     const ShardPlan& plan_;
     const GradientMemory& memory_;
@@ -75,10 +84,7 @@ class BucketedReducer : public GradSink {
     std::vector<Unit> units_;
     std::vector<Turn> slot_turns_;
     std::vector<Turn> image_turns_;
-    std::size_t next_bucket_ = 0;
-    std::size_t ready_units_ = 0;
-    int micro_ = 0;
-    MicroKind kind_ = MicroKind::Last;
+    std::vector<PartState> parts_;
     std::unique_ptr<Event> consumed_;  // the previous step's update has read its gradients
     std::unique_ptr<Event> reduced_;   // the newest bucket has been reduced
 };

@@ -2,6 +2,8 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
+
 namespace trainctl {
 namespace {
 
@@ -33,7 +35,7 @@ ShardPlan::ShardPlan(std::vector<ParamSpec> params, const ZeroOptions& options, 
     std::int64_t full = 0;
     std::int64_t held_total = 0;
     for (std::size_t i = 0; i < units_.size(); ++i) {
-        invariant(units_[i].unit == units_[0].unit + static_cast<UnitId>(i), "units are not contiguous");
+        model_part_.push_back(params_[static_cast<std::size_t>(units_[i].places.front().param)].part);
         full_offset_.push_back(full);
         held_offset_.push_back(held_total);
         full += units_[i].padded;
@@ -44,17 +46,33 @@ ShardPlan::ShardPlan(std::vector<ParamSpec> params, const ZeroOptions& options, 
     // "auto" never splits a unit: its sub-ranges become ready together, so that splitting would cost copies
     // and gain no overlap. A size given by the user bounds every message.
     const LargeUnit large = options.gradient_bucket_mb == 0.0 ? LargeUnit::Whole : LargeUnit::Split;
-    buckets_ = make_buckets(units_, ranks_,
-                            bucket_elements(options.gradient_bucket_mb, full, options.reduce_dtype), large);
+    const std::int64_t elements = bucket_elements(options.gradient_bucket_mb, full, options.reduce_dtype);
+    // The parts of a rank finish at different times: no bucket holds units of two.
+    for (int part = *std::max_element(model_part_.begin(), model_part_.end()); part >= 0; --part) {
+        std::vector<UnitLayout> of_part;
+        for (std::size_t i = 0; i < units_.size(); ++i)
+            if (model_part_[i] == part) of_part.push_back(units_[i]);
+        first_bucket_.insert(first_bucket_.begin(), buckets_.size());
+        for (Bucket& bucket : make_buckets(of_part, ranks_, elements, large))
+            buckets_.push_back(std::move(bucket));
+    }
 }
 
 std::size_t ShardPlan::index(UnitId unit) const {
-    const UnitId offset = unit - units_.front().unit;
-    if (offset < 0 || static_cast<std::size_t>(offset) >= units_.size()) {
-        fail(Exit::Internal, fmt::format("unit {} asked for, but this rank holds units {} to {}", unit,
-                                         units_.front().unit, units_.back().unit));
+    const auto found =
+        std::lower_bound(units_.begin(), units_.end(), unit,
+                         [](const UnitLayout& layout, UnitId wanted) { return layout.unit < wanted; });
+    if (found == units_.end() || found->unit != unit) {
+        fail(Exit::Internal,
+             fmt::format("unit {} asked for, but this rank holds {} units from {} to {} without it", unit,
+                         units_.size(), units_.front().unit, units_.back().unit));
     }
-    return static_cast<std::size_t>(offset);
+    return static_cast<std::size_t>(found - units_.begin());
+}
+
+std::pair<std::size_t, std::size_t> ShardPlan::buckets_of(int part) const {
+    const auto at = static_cast<std::size_t>(part);
+    return {first_bucket_[at], at == 0 ? buckets_.size() : first_bucket_[at - 1]};
 }
 
 Range ShardPlan::held(std::size_t index) const {

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <cstdint>
+#include <utility>
 #include <vector>
 
 #include "trainctl/parallel/shard_map.h"
@@ -25,8 +26,13 @@ class ShardPlan {
     [[nodiscard]] int rank() const { return rank_; }
     [[nodiscard]] int ranks() const { return ranks_; }
 
-    // Position of a unit in units(): a pipeline stage holds a contiguous run that need not start at 0.
+    // Position of a unit in units(): a pipeline stage holds some of the model's.
     [[nodiscard]] std::size_t index(UnitId unit) const;
+    // Model parts that this rank computes one by one (ParamSpec::part), and the one of a unit.
+    [[nodiscard]] int model_parts() const { return static_cast<int>(first_bucket_.size()); }
+    [[nodiscard]] int model_part(std::size_t index) const { return model_part_[index]; }
+    // First and end of a model part's buckets in buckets().
+    [[nodiscard]] std::pair<std::size_t, std::size_t> buckets_of(int part) const;
     [[nodiscard]] const UnitLayout& unit(std::size_t index) const { return units_[index]; }
 
     [[nodiscard]] std::int64_t part(std::size_t index) const { return units_[index].part(ranks_); }
@@ -47,7 +53,9 @@ class ShardPlan {
     int rank_;
     int ranks_;
     std::vector<UnitLayout> units_;
+    std::vector<int> model_part_;  // by position of the unit
     std::vector<Bucket> buckets_;
+    std::vector<std::size_t> first_bucket_;  // by model part; buckets of later parts come first
     std::vector<std::int64_t> full_offset_;  // one more than units: the last is the total
     std::vector<std::int64_t> held_offset_;
 };

@@ -16,6 +16,16 @@ ShardedOptimizer::ShardedOptimizer(const ShardPlan& plan, const ModelMemory& mem
       computed_(device.make_event()),
       summed_(device.make_event()) {}
 
+void ShardedOptimizer::add_ends() {
+    if (axes_.embedding == nullptr) return;
+    // Both ends have the same shard map, so nothing but shards travels.
+    compute_.record(*computed_);
+    communication_.wait(*computed_);
+    axes_.embedding->all_reduce(gradients_.held(plan_.index(0)), Reduce::Sum, communication_);
+    communication_.record(*summed_);
+    compute_.wait(*summed_);
+}
+
 void ShardedOptimizer::reduce_norm_and_loss(TensorView scalars) {
     const TensorView bins = memory_.bins();
     // Every rank counts only what it owns, in stage 0 as well, so that each element counts once. The bins are
@@ -36,6 +46,7 @@ void ShardedOptimizer::reduce_norm_and_loss(TensorView scalars) {
 }
 
 void ShardedOptimizer::update(TensorView scalars, const UpdateSettings& settings) {
+    add_ends();
     reduce_norm_and_loss(scalars);
     ops_.optimizer.finish_norm(compute_, scalars, memory_.bins(), settings.max_norm,
                                settings.inverse_loss_scale);

@@ -23,6 +23,8 @@ class ShardedOptimizer {
     void publish_masters();
 
   private:
+    // Gradients of a unit that both end stages of a pipeline hold: this rank's held range of them.
+    void add_ends();
     // Sums of squares of what this rank owns and counts, added over all ranks, and the loss likewise.
     void reduce_norm_and_loss(TensorView scalars);
 

@@ -12,8 +12,12 @@ std::vector<Group> groups_of(const std::vector<UnitLayout>& units, const std::ve
     for (const Bucket& bucket : buckets) {
         if (bucket.pieces.front().part_begin > 0) continue;  // more of the unit that opened the group
         Group& group = groups.emplace_back();
-        for (const BucketPiece& piece : bucket.pieces)
-            group.push_back(static_cast<std::size_t>(piece.unit - units.front().unit));
+        for (const BucketPiece& piece : bucket.pieces) {
+            const auto at =
+                std::lower_bound(units.begin(), units.end(), piece.unit,
+                                 [](const UnitLayout& unit, UnitId wanted) { return unit.unit < wanted; });
+            group.push_back(static_cast<std::size_t>(at - units.begin()));
+        }
     }
     return groups;
 }
@@ -26,15 +30,18 @@ void place_slots(SlotPlan& plan) {
     }
 }
 
+// Groups take turns in slots, except number `alone`, which has one to itself.
+constexpr std::size_t none_alone = static_cast<std::size_t>(-1);
 SlotPlan assign(const std::vector<UnitLayout>& units, const std::vector<Group>& groups, int turns,
-                bool last_alone) {
+                std::size_t alone) {
     SlotPlan plan;
     plan.unit.resize(units.size());
-    const std::size_t in_turn = groups.size() - (last_alone ? 1 : 0);
+    const std::size_t in_turn = groups.size() - (alone == none_alone ? 0 : 1);
     const std::size_t shared = std::min(static_cast<std::size_t>(turns), in_turn);
-    plan.slot_elements.assign(shared + (last_alone ? 1 : 0), 0);
+    plan.slot_elements.assign(shared + (alone == none_alone ? 0 : 1), 0);
+    std::size_t turn = 0;
     for (std::size_t g = 0; g < groups.size(); ++g) {
-        const std::size_t slot = g < in_turn ? g % shared : shared;
+        const std::size_t slot = g == alone ? shared : turn++ % shared;
         std::int64_t offset = 0;
         for (const std::size_t unit : groups[g]) {
             plan.unit[unit] = {static_cast<int>(slot), static_cast<int>(g), offset};
@@ -51,9 +58,12 @@ SlotPlan assign(const std::vector<UnitLayout>& units, const std::vector<Group>& 
 SlotPlan plan_slots(const std::vector<UnitLayout>& units, const std::vector<Bucket>& buckets, int turns,
                     FirstUnit first) {
     const std::vector<Group> groups = groups_of(units, buckets);
-    SlotPlan alone = assign(units, groups, turns, true);
+    std::size_t with_first = 0;
+    while (std::find(groups[with_first].begin(), groups[with_first].end(), 0) == groups[with_first].end())
+        ++with_first;
+    SlotPlan alone = assign(units, groups, turns, with_first);
     if (first == FirstUnit::Early) return alone;
-    SlotPlan in_turn = assign(units, groups, turns, false);
+    SlotPlan in_turn = assign(units, groups, turns, none_alone);
     return alone.elements < in_turn.elements ? alone : in_turn;
 }
 

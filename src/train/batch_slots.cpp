@@ -2,11 +2,11 @@
 
 namespace trainctl {
 
-BatchSlots::BatchSlots(Device& device, Stream& compute, std::int64_t micro_batch, std::int64_t length)
+BatchSlots::BatchSlots(Device& device, Stream& compute, std::int64_t micro_batch, std::int64_t length,
+                       int held)
     : device_(device), compute_(compute), micro_batch_(micro_batch), length_(length) {
-    constexpr int slots = 2;
     const auto bytes = static_cast<std::size_t>(2 * micro_batch * length) * sizeof(std::int32_t);
-    for (int index = 0; index < slots; ++index) {
+    for (int index = 0; index <= held; ++index) {
         slots_.push_back({device.allocate(bytes, Memory::Pinned, "batches"),
                           device.allocate(bytes, Memory::Device, "batches"), device.make_event()});
     }

@@ -7,6 +7,7 @@
 #include "trainctl/base/text.h"
 #include "trainctl/ops/backends.h"
 #include "trainctl/train/batch_slots.h"
+#include "trainctl/train/stage_executor.h"
 
 namespace trainctl {
 namespace {
@@ -19,6 +20,13 @@ void add_row(std::vector<MemoryRow>& rows, const std::string& what, std::uint64_
     } else {
         at->bytes += bytes;
     }
+}
+
+std::vector<MemoryRow> with_total(std::vector<MemoryRow> rows) {
+    std::uint64_t total = 0;
+    for (const MemoryRow& row : rows) total += row.bytes;
+    rows.push_back({"total", total});
+    return rows;
 }
 
 }  // namespace
@@ -42,6 +50,15 @@ ZeroOptions zero_options(const JobSpec& job) {
     return options;
 }
 
+ZeroAxes zero_axes(const JobSpec& job, const Mesh& mesh) {
+    Communicator* embedding = job.model.tie_embeddings ? mesh.embedding.get() : nullptr;
+    return {*mesh.data, mesh.tensor.get(), mesh.pipeline.get(), embedding};
+}
+
+Shape activation_shape(const JobSpec& job, const BatchLayout& layout) {
+    return {layout.micro_batch * job.training.sequence_length, job.model.hidden_size};
+}
+
 std::uint64_t DryPass::device_bytes() const {
     std::uint64_t bytes = 0;
     for (const MemoryRow& row : memory) bytes += row.bytes;
@@ -56,26 +73,29 @@ DryPass dry_pass(const JobSpec& job, MeshShape shape, MeshPlace place, const Bat
     Mesh mesh = make_sim_mesh(*device, shape, place);
     const auto compute = device->make_stream("compute", StreamRole::Compute);
     const auto communication = device->make_stream("communication", StreamRole::Communication);
-    const auto model = make_transformer(*device, job.model, model_options(job), job.training.sequence_length);
-    const auto state = make_zero_state(*device, ops, {*mesh.data, mesh.tensor.get(), mesh.pipeline.get()},
-                                       *compute, *communication, model->parameters(), zero_options(job));
-    BatchSlots slots(*device, *compute, layout.micro_batch, job.training.sequence_length);
+    const auto exchange = device->make_stream("pipeline", StreamRole::Communication);
+    // Where micro-batches are recorded one by one, three show every kind there is: all inner ones are alike.
+    BatchLayout recorded = layout;
+    if (shape.pipeline == 1)
+        recorded.global_batch =
+            std::min<std::int64_t>(layout.micro_batches(), 3) * layout.ranks * layout.micro_batch;
+    const StagePlan stage = plan_stage(job, shape, place, recorded);
+    const auto model =
+        make_transformer(*device, job.model, model_options(job), job.training.sequence_length, stage.units);
+    const auto state = make_zero_state(*device, ops, zero_axes(job, mesh), *compute, *communication,
+                                       model->parameters(), zero_options(job));
+    BatchSlots slots(*device, *compute, layout.micro_batch, job.training.sequence_length,
+                     stage.micro_batches_held);
     const Buffer scalars = device->allocate(step_scalars * sizeof(double), Memory::Device, "step scalars");
     const auto arena = make_recording_arena();
+    StageExecutor executor({*device, *model, *mesh.pipeline, *exchange}, stage, activation_shape(job, layout),
+                           job.precision.compute);
     Runtime runtime{ops, *arena, *compute, state->params(), state->grads()};
-    const TensorView loss = scalars.view(Shape{1}, DType::F64);
+    const LossRequest loss{scalars.view(Shape{1}, DType::F64), Into::Accumulate};
+    const auto load = [&slots](int /*micro*/) { return slots.upload(slots.next(), 0); };
     const SimCounters before = device->counters();
 
-    // Three micro-batches show every kind there is; all inner ones are alike.
-    const std::int64_t micros = std::min<std::int64_t>(layout.micro_batches(), 3);
-    for (std::int64_t micro = 0; micro < micros; ++micro) {
-        state->grads().begin_micro(static_cast<int>(micro),
-                                   micro == micros - 1 ? MicroKind::Last : MicroKind::Inner);
-        arena->begin(pass_kind(micro, micros));
-        model->train_micro(runtime, slots.upload(slots.next(), 0), 1.0F, loss,
-                           micro == 0 ? Into::Overwrite : Into::Accumulate);
-        arena->end();
-    }
+    executor.train(runtime, load, loss, nullptr);
     state->update(scalars.view(Shape{step_scalars}, DType::F64), UpdateSettings{});
     DryPass result;
     result.step = device->counters();
@@ -85,9 +105,7 @@ DryPass dry_pass(const JobSpec& job, MeshShape shape, MeshPlace place, const Bat
     result.step.messages -= before.messages;
     result.step.message_bytes -= before.message_bytes;
 
-    arena->begin(PassKind::Evaluation);
-    model->evaluate_micro(runtime, slots.upload(slots.next(), 0), loss, Into::Overwrite);
-    arena->end();
+    executor.evaluate(runtime, load, loss);
 
     result.activations = arena->plan();
     result.buckets = state->buckets();
@@ -98,14 +116,34 @@ DryPass dry_pass(const JobSpec& job, MeshShape shape, MeshPlace place, const Bat
     return result;
 }
 
-std::string describe_memory(const std::vector<MemoryRow>& rows) {
-    std::uint64_t total = 0;
-    std::string text = "memory of one rank\n";
-    for (const MemoryRow& row : rows) {
-        text += fmt::format("  {:<24} {:>16}  {}\n", row.what, row.bytes, format_bytes(row.bytes));
-        total += row.bytes;
+std::string describe_memory(const std::vector<std::vector<MemoryRow>>& stages) {
+    if (stages.size() == 1) {
+        std::string text = "memory of one rank\n";
+        for (const MemoryRow& row : with_total(stages.front()))
+            text += fmt::format("  {:<24} {:>16}  {}\n", row.what, row.bytes, format_bytes(row.bytes));
+        return text;
     }
-    return text + fmt::format("  {:<24} {:>16}  {}\n", "total", total, format_bytes(total));
+    constexpr std::size_t most_columns = 8;
+    std::vector<std::size_t> shown;
+    for (std::size_t stage = 0; stage < stages.size(); ++stage)
+        if (stage + 1 < most_columns || stage + 1 == stages.size()) shown.push_back(stage);
+    std::vector<MemoryRow> names;  // stages do not all have the same rows
+    for (const auto& rows : stages)
+        for (const MemoryRow& row : rows) add_row(names, row.what, 0);
+    std::string text = fmt::format("memory of one rank, by pipeline stage\n  {:<24}", "");
+    for (const std::size_t stage : shown) text += fmt::format(" {:>16}", stage);
+    text += '\n';
+    for (const MemoryRow& name : with_total(names)) {
+        text += fmt::format("  {:<24}", name.what);
+        for (const std::size_t stage : shown) {
+            const std::vector<MemoryRow> rows = with_total(stages[stage]);
+            const auto at = std::find_if(rows.begin(), rows.end(),
+                                         [&](const MemoryRow& row) { return row.what == name.what; });
+            text += fmt::format(" {:>16}", at == rows.end() ? 0 : at->bytes);
+        }
+        text += '\n';
+    }
+    return text;
 }
 
 }  // namespace trainctl

@@ -13,7 +13,7 @@ namespace trainctl {
 namespace {
 
 // Wall time of the compute thread by phase, without what the stream was held up by messages.
-class PhaseTimer final : public PassObserver {
+class PhaseTimer final : public ExecutorObserver {
   public:
     PhaseTimer(Clock& clock, const Stream& compute)
         : clock_(clock), compute_(compute), mark_s_(clock.monotonic_s()), held_up_s_(compute.held_up_s()) {}
@@ -28,6 +28,7 @@ class PhaseTimer final : public PassObserver {
         held_up_s_ = held_up;
     }
     void forward_issued() override { close(phases.forward); }
+    void backward_issued() override { close(phases.backward); }
 
     PhaseSeconds phases;
 
@@ -40,12 +41,12 @@ class PhaseTimer final : public PassObserver {
 
 }  // namespace
 
-StepRunner::StepRunner(const StepParts& parts, const JobSpec& job, const BatchLayout& layout)
+StepRunner::StepRunner(const StepParts& parts, const JobSpec& job, const BatchLayout& layout, int held)
     : parts_(parts),
       job_(job),
       layout_(layout),
       scaler_(job.precision),
-      slots_(parts.device, parts.compute, layout.micro_batch, job.training.sequence_length) {
+      slots_(parts.device, parts.compute, layout.micro_batch, job.training.sequence_length, held) {
     check_layout(layout);
     constexpr std::size_t scalar_bytes = step_scalars * sizeof(double);
     scalars_ = parts_.device.allocate(scalar_bytes, Memory::Device, "step scalars");
@@ -89,31 +90,27 @@ StepResult StepRunner::step(Loader& loader, const Progress& progress) {
     const Fetched first = *std::exchange(fetched_, std::nullopt);
     const double began = parts_.clock.monotonic_s();
     PhaseTimer timer(parts_.clock, parts_.compute);
-    const std::int64_t micros = layout_.micro_batches();
     const TensorView scalars = scalars_.view(Shape{step_scalars}, DType::F64);
     const double scale = progress.loss_scale ? progress.loss_scale->scale : 1.0;
     StepResult result;
     result.lr = learning_rate(job_.schedule, scaled_peak_lr(job_.optimizer, job_.training.global_batch_size),
                               job_.steps, progress.step);
 
-    Runtime runtime{parts_.ops,           parts_.arena, parts_.compute, parts_.state.params(),
-                    parts_.state.grads(), &timer};
-    for (std::int64_t micro = 0; micro < micros; ++micro) {
+    const auto load_micro = [&](int micro) {
         BatchSlots::Slot& slot = micro == 0 ? *first.slot : slots_.next();
         const std::int64_t first_sample =
             micro == 0 ? first.first_sample
                        : load(loader, slot, progress.step, micro, [] { return false; })->first_sample;
         timer.close(timer.phases.data);
-        const MicroBatch input = slots_.upload(slot, first_sample);
-        parts_.state.grads().begin_micro(static_cast<int>(micro),
-                                         micro == micros - 1 ? MicroKind::Last : MicroKind::Inner);
-        parts_.arena.begin(pass_kind(micro, micros));
-        parts_.model.train_micro(runtime, input, static_cast<float>(scale / target_tokens()),
-                                 scalars.flat(scalar_loss_sum, 1),
-                                 micro == 0 ? Into::Overwrite : Into::Accumulate);
-        parts_.arena.end();
-        timer.close(timer.phases.backward);
-    }
+        return slots_.upload(slot, first_sample);
+    };
+    LossRequest loss;
+    loss.sum = scalars.flat(scalar_loss_sum, 1);
+    loss.into = Into::Accumulate;  // a stage without the head adds nothing
+    loss.gradient_scale = static_cast<float>(scale / target_tokens());
+    parts_.ops.elementwise.fill_zero(parts_.compute, loss.sum);
+    Runtime runtime{parts_.ops, parts_.arena, parts_.compute, parts_.state.params(), parts_.state.grads()};
+    parts_.executor.train(runtime, load_micro, loss, &timer);
 
     UpdateSettings update;
     update.lr = result.lr;
@@ -144,21 +141,19 @@ std::optional<EvaluationResult> StepRunner::evaluate(Loader& loader, std::int64_
     const std::int64_t available = loader.batches().value_or(0);
     const std::int64_t count = batches > 0 ? std::min(batches, available) : available;
     const TensorView scalars = scalars_.view(Shape{step_scalars}, DType::F64);
-    const TensorView loss_sum = scalars.flat(scalar_loss_sum, 1);
     parts_.ops.elementwise.fill_zero(parts_.compute, scalars);
+    const LossRequest loss{scalars.flat(scalar_loss_sum, 1), Into::Accumulate};
     Runtime runtime{parts_.ops, parts_.arena, parts_.compute, parts_.state.params(), parts_.state.grads()};
     std::int64_t tokens = 0;
     for (std::int64_t batch = 0; batch < count; ++batch) {
         if (stop()) return std::nullopt;
-        for (std::int64_t micro = 0; micro < loader.layout().micro_batches(); ++micro) {
+        const auto load_micro = [&](int micro) {
             BatchSlots::Slot& slot = slots_.next();
             const Batch rows = *load(loader, slot, batch, micro, [] { return false; });
             tokens += rows.rows * job_.training.sequence_length;
-            parts_.arena.begin(PassKind::Evaluation);
-            parts_.model.evaluate_micro(runtime, slots_.upload(slot, rows.first_sample), loss_sum,
-                                        Into::Accumulate);
-            parts_.arena.end();
-        }
+            return slots_.upload(slot, rows.first_sample);
+        };
+        parts_.executor.evaluate(runtime, load_micro, loss);
     }
     // Token counts travel as doubles beside the loss: exact far beyond any validation set.
     const TensorView token_sum = scalars.flat(scalar_grad_norm, 1);
@@ -170,6 +165,8 @@ std::optional<EvaluationResult> StepRunner::evaluate(Loader& loader, std::int64_
     parts_.compute.record(*ready);
     parts_.communication.wait(*ready);
     parts_.data_axis.all_reduce(scalars.flat(scalar_loss_sum, 2), Reduce::Sum, parts_.communication);
+    // Every stage of a pipeline counts the tokens; one has their losses.
+    parts_.pipeline_axis.all_reduce(loss.sum, Reduce::Sum, parts_.communication);
     parts_.communication.record(*ready);
     parts_.compute.wait(*ready);
     const std::vector<double> values = read_scalars();

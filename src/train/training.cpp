@@ -12,7 +12,8 @@ Rank::Rank(CpuDevice& rank_device, World& rank_world, MeshShape shape)
       mesh(make_mesh(rank_world, shape)),
       backend(make_cpu_ops(rank_device)),
       compute(rank_device.make_stream("compute", StreamRole::Compute)),
-      communication(rank_device.make_stream("communication", StreamRole::Communication)) {}
+      communication(rank_device.make_stream("communication", StreamRole::Communication)),
+      exchange(rank_device.make_stream("pipeline", StreamRole::Communication)) {}
 
 MeshShape mesh_shape(const ParallelSpec& parallel, int world_size) {
     MeshShape shape;
@@ -38,24 +39,30 @@ Training::Training(Rank& rank, const JobSpec& job, const SampleStream& train, co
     check_layout(layout);
     const Ops ops = hooks.wrap_ops ? hooks.wrap_ops(rank.backend->ops()) : rank.backend->ops();
     plan_ = dry_pass(job, rank.mesh.shape, rank.mesh.place, layout, ops);
-    model_ = make_transformer(rank.device, job.model, model_options(job), job.training.sequence_length);
-    state_ =
-        make_zero_state(rank.device, ops, {*rank.mesh.data, rank.mesh.tensor.get(), rank.mesh.pipeline.get()},
-                        *rank.compute, *rank.communication, model_->parameters(), zero_options(job));
+    const StagePlan stage = plan_stage(job, rank.mesh.shape, rank.mesh.place, layout);
+    model_ = make_transformer(rank.device, job.model, model_options(job), job.training.sequence_length,
+                              stage.units);
+    state_ = make_zero_state(rank.device, ops, zero_axes(job, rank.mesh), *rank.compute, *rank.communication,
+                             model_->parameters(), zero_options(job));
     if (hooks.wrap_state) state_ = hooks.wrap_state(std::move(state_));
     arena_ = make_replay_arena(rank.device, plan_.activations);
+    executor_ = std::make_unique<StageExecutor>(
+        ExecutorParts{rank.device, *model_, *rank.mesh.pipeline, *rank.exchange}, stage,
+        activation_shape(job, layout), job.precision.compute);
     const LoaderOptions loading{job.data.prefetch_batches};
     train_data_ = std::make_unique<Loader>(train, layout, loading, clock);
     if (validation != nullptr)
         validation_data_ = std::make_unique<Loader>(*validation, layout, loading, clock);
-    runner_ = std::make_unique<StepRunner>(StepParts{rank.device, ops, *rank.compute, *rank.communication,
-                                                     *rank.mesh.data, *arena_, *model_, *state_, clock},
-                                           job, layout);
+    runner_ = std::make_unique<StepRunner>(
+        StepParts{rank.device, ops, *rank.compute, *rank.communication, *rank.mesh.data, *rank.mesh.pipeline,
+                  *arena_, *executor_, *state_, clock},
+        job, layout, stage.micro_batches_held);
 }
 
 Training::~Training() {
     if (std::uncaught_exceptions() > 0) return;  // the rank is ending: peers may never answer
     try {
+        rank_.exchange->synchronize();
         rank_.communication->synchronize();
         rank_.compute->synchronize();
     } catch (const Error&) {

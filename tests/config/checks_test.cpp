@@ -134,7 +134,7 @@ TEST_CASE("One checkpoint alone is never enough: keep_latest 1 is refused", "[co
     accepted({"checkpoint.keep_latest=2"});
 }
 
-TEST_CASE("Tensor and pipeline sizes must divide the model", "[config][checks]") {
+TEST_CASE("Tensor sizes must divide the model, and every pipeline stage needs blocks", "[config][checks]") {
     JobSpec job = load(valid_job).spec;
     const auto texts = [&job] {
         std::vector<Finding> findings;
@@ -145,16 +145,43 @@ TEST_CASE("Tensor and pipeline sizes must divide the model", "[config][checks]")
     };
     CHECK(texts().empty());
     job.parallel.tensor_parallel_size = 2;
-    job.parallel.pipeline_parallel_size = 2;
-    job.parallel.virtual_stages = 2;
+    job.parallel.pipeline_parallel_size = 3;  // uneven
     CHECK(texts().empty());
     job.parallel.tensor_parallel_size = 4;  // two kv heads
     CHECK(texts() ==
           std::vector<std::string>{"model.kv_heads 2 is not a multiple of parallel.tensor_parallel_size 4"});
     job.parallel.tensor_parallel_size = 1;
-    job.parallel.virtual_stages = 4;
+    job.parallel.pipeline_parallel_size = 5;
     CHECK(texts() ==
-          std::vector<std::string>{"model.layers 4 is not a multiple of parallel.pipeline_parallel_size 8"});
+          std::vector<std::string>{"model.layers 4 cannot fill parallel.pipeline_parallel_size 5 x "
+                                   "parallel.virtual_stages 1 = 5 model parts of at least one block"});
+    job.parallel.pipeline_parallel_size = 2;
+    job.parallel.pipeline_schedule = "interleaved";
+    job.parallel.virtual_stages = 2;
+    CHECK(texts().empty());
+    for (const std::int64_t stages : {1, 2}) {
+        job.parallel.pipeline_parallel_size = stages;
+        job.parallel.virtual_stages = stages == 1 ? 2 : 1;
+        CHECK(texts() ==
+              std::vector<std::string>{"parallel.pipeline_schedule = \"interleaved\" with " +
+                                       std::to_string(3 - stages) + " virtual stage(s) on each of " +
+                                       std::to_string(stages) + " pipeline stage(s)"});
+    }
+    job.parallel.pipeline_schedule = "1f1b";
+    job.parallel.virtual_stages = 2;
+    CHECK(texts().size() == 1);
+}
+
+TEST_CASE("The interleaved schedule needs a multiple of the stages as micro-batches", "[config][checks]") {
+    const auto loaded = [](std::int64_t world, const char* micro) {
+        return load(valid_job, {.set = {"parallel.pipeline_parallel_size=2", "parallel.virtual_stages=2",
+                                        "parallel.pipeline_schedule=interleaved", micro},
+                                .world_size = world});
+    };
+    CHECK(count_errors(loaded(2, "training.micro_batch_size=1")) == 0);
+    const LoadedJob odd = loaded(2, "training.micro_batch_size=16");
+    CHECK_THAT(problem(odd, "divisibility").what,
+               Catch::Contains("parallel.pipeline_parallel_size 2") && Catch::Contains("found 1"));
 }
 
 TEST_CASE("A contradiction points to every key that has part in it", "[config][checks]") {

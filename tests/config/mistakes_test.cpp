@@ -177,10 +177,7 @@ keep_latest = 1
 TEST_CASE("What is not in this build is known, explained and refused", "[config][mistakes]") {
     const char* const refused[] = {"precision.gradient=bf16",
                                    "parallel.tensor_parallel_size=2",
-                                   "parallel.pipeline_parallel_size=2",
                                    "parallel.sequence_parallel=true",
-                                   "parallel.pipeline_schedule=gpipe",
-                                   "parallel.virtual_stages=2",
                                    "communication.backend=nccl",
                                    "checkpoint.async=true",
                                    "checkpoint.tiers=[\"a\"]",

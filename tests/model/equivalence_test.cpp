@@ -52,12 +52,12 @@ ArenaPlan dry_plan(const ModelSpec& spec, const TinyOptions& options, Ops planne
     micro.targets = ids.view(Shape{2, options.length}, DType::I32, micro.tokens.bytes());
     Runtime runtime{backend->ops(), *arena, *stream, params, params};
     const TensorView sum = loss.view(Shape{1}, DType::F64);
-    params.begin_micro(0, MicroKind::Last);
+    params.begin_micro(0, 0, MicroKind::Last);
     arena->begin(PassKind::OnlyMicro);
     model->train_micro(runtime, micro, scale, sum, Into::Overwrite);
     arena->end();
     params.check_idle();
-    params.begin_micro(0, MicroKind::Last);
+    params.begin_micro(0, 0, MicroKind::Last);
     arena->begin(PassKind::Evaluation);
     model->evaluate_micro(runtime, micro, sum, Into::Overwrite);
     arena->end();

@@ -106,7 +106,7 @@ double counted_flops(const ModelSpec& spec, GradientCheckpointing checkpointing)
     micro.tokens = memory.view(Shape{samples, length}, DType::I32);
     micro.targets = micro.tokens;
     Runtime runtime{backend->ops(), *arena, *stream, params, params};
-    params.begin_micro(0, MicroKind::Last);
+    params.begin_micro(0, 0, MicroKind::Last);
     arena->begin(PassKind::OnlyMicro);
     model->train_micro(runtime, micro, scale, memory.view(Shape{1}, DType::F64, 2048), Into::Overwrite);
     arena->end();

@@ -142,7 +142,7 @@ double TinyModel::pass(const Ops& ops, Arena* arena, PassKind kind,
 }
 
 double TinyModel::train(const MicroBatch& micro, float gradient_scale, int index, Arena* arena) {
-    params_->begin_micro(index, MicroKind::Last);
+    params_->begin_micro(0, index, MicroKind::Last);
     const double loss = pass(ops(), arena, PassKind::OnlyMicro, [&](Runtime& runtime, TensorView sum) {
         model_->train_micro(runtime, micro, gradient_scale, sum, Into::Overwrite);
     });
@@ -151,7 +151,7 @@ double TinyModel::train(const MicroBatch& micro, float gradient_scale, int index
 }
 
 double TinyModel::train_with(const Ops& ops, const MicroBatch& micro, float gradient_scale) {
-    params_->begin_micro(0, MicroKind::Last);
+    params_->begin_micro(0, 0, MicroKind::Last);
     const double loss = pass(ops, nullptr, PassKind::OnlyMicro, [&](Runtime& runtime, TensorView sum) {
         model_->train_micro(runtime, micro, gradient_scale, sum, Into::Overwrite);
     });
@@ -160,7 +160,7 @@ double TinyModel::train_with(const Ops& ops, const MicroBatch& micro, float grad
 }
 
 double TinyModel::evaluate(const MicroBatch& micro, Arena* arena) {
-    params_->begin_micro(0, MicroKind::Last);
+    params_->begin_micro(0, 0, MicroKind::Last);
     const double loss = pass(ops(), arena, PassKind::Evaluation, [&](Runtime& runtime, TensorView sum) {
         model_->evaluate_micro(runtime, micro, sum, Into::Overwrite);
     });

@@ -116,7 +116,7 @@ void train_rank(RankContext& context, Ops ops, const Training& training, Trained
             input.batch = batch;
             input.length = length;
             input.first_sample = static_cast<std::uint64_t>(first);
-            zero->grads().begin_micro(micro, micro + 1 == micros ? MicroKind::Last : MicroKind::Inner);
+            zero->grads().begin_micro(0, micro, micro + 1 == micros ? MicroKind::Last : MicroKind::Inner);
             arena.begin(PassKind::OnlyMicro);
             model->train_micro(runtime, input, 1.0F / static_cast<float>(global_batch * length),
                                scalars.flat(scalar_loss_sum, 1),

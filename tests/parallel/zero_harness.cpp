@@ -144,7 +144,7 @@ class RankRun {
         for (int micro = 0; micro < micros; ++micro) {
             const int sample = micro * run_.ranks + context_.rank;
             if (faulty && run_.fault.where == Fault::Where::Gradient) gradient.poisoned_sample = sample;
-            zero_->grads().begin_micro(micro, micro + 1 == micros ? MicroKind::Last : MicroKind::Inner);
+            zero_->grads().begin_micro(0, micro, micro + 1 == micros ? MicroKind::Last : MicroKind::Inner);
             synthetic_backward(params_, units_, zero_->params(), zero_->grads(), producers_, gradient, sample,
                                run_.first, run_.announce);
             loss += sample + 1;

@@ -98,7 +98,7 @@ TEST_CASE("Late readers of weights on another stream see them as they were befor
                     context.compute.synchronize();
                     const auto side = context.device.make_stream("side", StreamRole::Communication);
                     copy(seen[index], *side);
-                    zero->grads().begin_micro(0, MicroKind::Last);
+                    zero->grads().begin_micro(0, 0, MicroKind::Last);
                     synthetic_backward(params, unit_layouts(params, ranks), zero->params(), zero->grads(),
                                        {&context.compute}, {}, context.rank, FirstUse::Early);
                     const Buffer scalars =
@@ -141,7 +141,7 @@ std::vector<std::vector<std::byte>> read_weights(RankContext& context, const std
     for (int step = 0; step < steps; ++step) {
         for (UnitId unit = 0; unit < units; ++unit) read(unit, unit + 1);
         for (UnitId unit = units - 1; unit >= 0; --unit) read(unit, unit - 1);
-        zero->grads().begin_micro(0, MicroKind::Last);
+        zero->grads().begin_micro(0, 0, MicroKind::Last);
         synthetic_backward(params, unit_layouts(params, context.data.size()), zero->params(), zero->grads(),
                            {&context.compute}, {}, context.rank, FirstUse::InOrder);
         zero->params().hint(4);

@@ -121,19 +121,19 @@ TEST_CASE("Every unit must be ready exactly once per micro-batch") {
         const Buffer scalars = rank.device->allocate(step_scalars * 8, Memory::Device, "scalars");
         const auto update = [&] { rank.zero->update(scalars.view(Shape{step_scalars}, DType::F64), {}); };
 
-        sink.begin_micro(0, MicroKind::Inner);
+        sink.begin_micro(0, 0, MicroKind::Inner);
         check_error(Exit::Internal, "before", [&] { sink.ready(2, *rank.compute); });
         write(2);
         check_error(Exit::Internal, "twice", [&] { sink.ready(2, *rank.compute); });
         check_error(Exit::Internal, "after they were announced", [&] { sink.grads(2, *rank.compute); });
         write(1);
         check_error(Exit::Internal, "unit 0 were never announced",
-                    [&] { sink.begin_micro(1, MicroKind::Last); });
+                    [&] { sink.begin_micro(0, 1, MicroKind::Last); });
         check_error(Exit::Internal, "unit 0 were never announced", update);
         write(0);
         check_error(Exit::Internal, "last one", update);
         check_error(Exit::Internal, "unit 7", [&] { sink.grads(7, *rank.compute); });
-        sink.begin_micro(1, MicroKind::Last);
+        sink.begin_micro(0, 1, MicroKind::Last);
         for (UnitId unit = 2; unit >= 0; --unit) write(unit);
         update();
     }
@@ -163,7 +163,7 @@ TEST_CASE("A gradient slot is never handed out while another unit's gradients wa
     options.stage = 2;
     Rank rank(equal_units(6, 100), options, 2);
     GradSink& sink = rank.zero->grads();
-    sink.begin_micro(0, MicroKind::Last);
+    sink.begin_micro(0, 0, MicroKind::Last);
     sink.grads(5, *rank.compute);
     sink.grads(4, *rank.compute);
     check_error(Exit::Internal, "slot still waits", [&] { sink.grads(3, *rank.compute); });

@@ -47,7 +47,7 @@ Measured measure(const Timing& timing) {
     const Buffer scalars = device->allocate(step_scalars * sizeof(double), Memory::Device, "scalars");
     const auto step = [&] {
         for (int micro = 0; micro < timing.micro_batches; ++micro) {
-            zero->grads().begin_micro(micro,
+            zero->grads().begin_micro(0, micro,
                                       micro + 1 == timing.micro_batches ? MicroKind::Last : MicroKind::Inner);
             for (UnitId unit = 0; unit < units; ++unit) {
                 zero->params().acquire(unit, *compute);

@@ -90,7 +90,7 @@ void PlainParams::release(UnitId unit, Stream& /*stream*/) {
     held_[at(unit)] = false;
 }
 
-void PlainParams::begin_micro(int index, MicroKind /*kind*/) {
+void PlainParams::begin_micro(int /*part*/, int index, MicroKind /*kind*/) {
     micro_ = index;
     ready_.assign(ready_.size(), false);
 }

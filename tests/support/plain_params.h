@@ -39,7 +39,7 @@ class PlainParams final : public ParamSource, public GradSink {
     void release(UnitId unit, Stream& stream) override;
 
     // GradSink. Micro-batch 0 overwrites, later ones accumulate.
-    void begin_micro(int index, MicroKind kind) override;
+    void begin_micro(int part, int index, MicroKind kind) override;
     GradView grads(UnitId unit, Stream& stream) override;
     void ready(UnitId unit, Stream& stream) override;
 

@@ -9,6 +9,7 @@
 
 #include "support/catch.h"
 #include "support/temporary_directory.h"
+#include "train/finite_stream.h"
 #include "train/meddled_state.h"
 #include "train/train_harness.h"
 #include "trainctl/train/synthetic_stream.h"
@@ -143,21 +144,6 @@ TEST_CASE("USR2's save request saves and goes on") {
 }
 
 namespace {
-
-// A language whose validation has `count` samples.
-class FiniteStream final : public SampleStream {
-  public:
-    FiniteStream(const SampleStream& all, std::int64_t count) : all_(all), count_(count) {}
-    [[nodiscard]] std::int64_t sequence_length() const override { return all_.sequence_length(); }
-    [[nodiscard]] std::optional<std::int64_t> samples() const override { return count_; }
-    void read(std::int64_t sample, std::span<std::int32_t> window) const override {
-        all_.read(1'000'000 + sample, window);
-    }
-
-  private:
-    const SampleStream& all_;
-    std::int64_t count_;
-};
 
 // Sample `stuck` never comes until `release` is set.
 class StuckStream final : public SampleStream {

@@ -33,7 +33,9 @@ class MeddledState final : public ZeroState, private GradSink {
     [[nodiscard]] int buckets() const override { return real_->buckets(); }
 
   private:
-    void begin_micro(int index, MicroKind kind) override { real_->grads().begin_micro(index, kind); }
+    void begin_micro(int part, int index, MicroKind kind) override {
+        real_->grads().begin_micro(part, index, kind);
+    }
     GradView grads(UnitId unit, Stream& stream) override {
         const GradView view = real_->grads().grads(unit, stream);
         if (unit == unit_) block_ = view.grads.flat();

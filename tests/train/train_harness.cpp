@@ -110,8 +110,7 @@ TrainOutcome train(const TrainSetup& setup) {
     const auto as_rank = [&](World& world, CpuDevice& device) {
         SystemClock clock;
         JobSpec job = setup.job;
-        ParallelSpec parallel;
-        Rank rank(device, world, mesh_shape(parallel, world.size()));
+        Rank rank(device, world, mesh_shape(job.parallel, world.size()));
         Training training(rank, job, setup.data != nullptr ? *setup.data : synthetic, setup.validation, clock,
                           setup.hooks ? setup.hooks(world.rank()) : TrainingHooks{});
         std::unique_ptr<CheckpointStore> store;
@@ -162,6 +161,13 @@ TrainOutcome train(const TrainSetup& setup) {
         rank.communication->synchronize();
         rank.compute->synchronize();
         collect(training.state().state_slices(), outcome.state, mutex);
+        const std::uint64_t planned = training.plan().device_bytes();
+        const std::uint64_t held = device.memory_use().device_bytes;
+        if (planned != held) {
+            const std::lock_guard lock(mutex);
+            outcome.off_plan.push_back("rank " + std::to_string(world.rank()) + " holds " +
+                                       std::to_string(held) + " bytes, planned " + std::to_string(planned));
+        }
         if (world.rank() == 0) {
             outcome.progress = trainer.progress();
             outcome.steps = own.steps;
@@ -169,6 +175,13 @@ TrainOutcome train(const TrainSetup& setup) {
             outcome.device_allocations_after_first_step = own.device_allocations_after_first_step;
         }
         outcome.steps_of_rank[static_cast<std::size_t>(world.rank())] = std::move(own.steps);
+        world.control().barrier();  // the state is whole
+        for (const NamedSlice& slice : training.state().load_slices()) {
+            const float* saved = outcome.state.at(slice.name).data() + slice.flat.begin;
+            if (std::memcmp(saved, slice.view.data, slice.view.bytes()) == 0) continue;
+            const std::lock_guard lock(mutex);
+            outcome.drifted.push_back(slice.name);
+        }
         world.control().barrier();
     };
     run_ranks(setup.ranks, as_rank, options);

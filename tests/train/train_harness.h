@@ -57,6 +57,9 @@ struct TrainOutcome {
         state;  // whole logical tensors: "<name>", "<name>.m", "<name>.v"
     std::vector<std::string> log;
     std::uint64_t device_allocations_after_first_step = 0;  // rank 0
+    std::vector<std::string>
+        drifted;  // tensors of which a rank holds other values than the one that saves them
+    std::vector<std::string> off_plan;  // ranks whose device holds other memory than the dry pass said
 };
 
 // The first error of any rank is rethrown after all have ended.

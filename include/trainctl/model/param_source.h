@@ -53,8 +53,9 @@ struct GradView {
 class GradSink {
   public:
     virtual ~GradSink() = default;
-    // Micro-batch `index` of the step begins; Last is the final one (gradients are complete after it).
-    virtual void begin_micro(int index, MicroKind kind) = 0;
+    // Backward of micro-batch `index` of the step begins in the rank's model part `part` (ParamSpec::part);
+    // Last is the final one (the part's gradients are complete after it).
+    virtual void begin_micro(int part, int index, MicroKind kind) = 0;
     // Where to write the unit's gradients, usable by work issued to `stream` from now on until ready.
     virtual GradView grads(UnitId unit, Stream& stream) = 0;
     // All gradients of the unit for this micro-batch have been issued to `stream`. Once per unit and

@@ -55,6 +55,9 @@ struct ZeroAxes {
     // summed over both, the loss over pipeline stages. nullptr: not used.
     Communicator* tensor = nullptr;
     Communicator* pipeline = nullptr;
+    // First and last stage of a pipeline whose head is tied: both hold unit 0, and its gradients are added
+    // over the two before the update. nullptr: no other stage holds it.
+    Communicator* embedding = nullptr;
 };
 
 struct MemoryRow {

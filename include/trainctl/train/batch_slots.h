@@ -1,5 +1,5 @@
-// Staging of micro-batches: two slots of host and device memory, so that the loader fills one while the
-// device may still read the other.
+// Staging of micro-batches: slots of host and device memory, one more than micro-batches are in use, so that
+// the loader fills one while the device may still read the others.
 #pragma once
 
 #include <cstdint>
@@ -21,9 +21,10 @@ class BatchSlots {
         std::unique_ptr<Event> uploaded;
     };
 
-    BatchSlots(Device& device, Stream& compute, std::int64_t micro_batch, std::int64_t length);
+    // `held`: micro-batches in use at once, the newest ones.
+    BatchSlots(Device& device, Stream& compute, std::int64_t micro_batch, std::int64_t length, int held);
 
-    // The next slot; its staging may be overwritten now.
+    // The next slot, in turn; its staging may be overwritten now.
     Slot& next();
     // Host staging as I32 [b, T].
     [[nodiscard]] TensorView host_tokens(Slot& slot) const;

@@ -18,6 +18,9 @@ namespace trainctl {
 
 ModelOptions model_options(const JobSpec& job);
 ZeroOptions zero_options(const JobSpec& job);
+ZeroAxes zero_axes(const JobSpec& job, const Mesh& mesh);
+// What travels between the stages of a pipeline.
+Shape activation_shape(const JobSpec& job, const BatchLayout& layout);
 
 struct DryPass {
     ArenaPlan activations;
@@ -31,7 +34,8 @@ struct DryPass {
 DryPass dry_pass(const JobSpec& job, MeshShape shape, MeshPlace place, const BatchLayout& layout,
                  Ops planned);
 
-// The memory table for people.
-std::string describe_memory(const std::vector<MemoryRow>& rows);
+// The memory table for people: of one rank, or of one rank of each pipeline stage (of many stages the first
+// ones and the last).
+std::string describe_memory(const std::vector<std::vector<MemoryRow>>& stages);
 
 }  // namespace trainctl

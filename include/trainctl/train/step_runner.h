@@ -13,11 +13,11 @@
 #include "trainctl/config/job_spec.h"
 #include "trainctl/data/loader.h"
 #include "trainctl/device/arena.h"
-#include "trainctl/model/transformer.h"
 #include "trainctl/observe/step_record.h"
 #include "trainctl/parallel/zero.h"
 #include "trainctl/train/batch_slots.h"
 #include "trainctl/train/progress.h"
+#include "trainctl/train/stage_executor.h"
 
 namespace trainctl {
 
@@ -28,8 +28,9 @@ struct StepParts {
     Stream& compute;
     Stream& communication;
     Communicator& data_axis;
+    Communicator& pipeline_axis;
     Arena& arena;
-    Transformer& model;
+    StageExecutor& executor;
     ZeroState& state;
     Clock& clock;
 };
@@ -53,7 +54,8 @@ struct EvaluationResult {
 // Thread rule: the rank's compute thread. Batch buffers are allocated once, at construction.
 class StepRunner {
   public:
-    StepRunner(const StepParts& parts, const JobSpec& job, const BatchLayout& layout);
+    // `held`: micro-batches that the executor uses at once.
+    StepRunner(const StepParts& parts, const JobSpec& job, const BatchLayout& layout, int held);
 
     // Waits for the first micro-batch of step progress.step. false: `stop` said so first (the wait asks it
     // often). Only this rank's affair: call it before the ranks agree to take the step, since a step once

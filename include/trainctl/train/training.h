@@ -27,7 +27,8 @@ class Rank {
     Mesh mesh;
     std::unique_ptr<OpsBackend> backend;
     std::unique_ptr<Stream> compute;
-    std::unique_ptr<Stream> communication;
+    std::unique_ptr<Stream> communication;  // gradients and weights
+    std::unique_ptr<Stream> exchange;       // activations and gradients between pipeline stages
 };
 
 // The mesh of a job over `world_size` ranks; Exit::Usage with the arithmetic if it does not fit.
@@ -67,6 +68,7 @@ class Training {
     std::unique_ptr<Transformer> model_;
     std::unique_ptr<ZeroState> state_;
     std::unique_ptr<Arena> arena_;
+    std::unique_ptr<StageExecutor> executor_;
     std::unique_ptr<Loader> train_data_;
     std::unique_ptr<Loader> validation_data_;
     std::unique_ptr<StepRunner> runner_;

@@ -1,0 +1,23 @@
+// The first samples of an endless stream, for validation.
+#pragma once
+
+#include "trainctl/data/sample_stream.h"
+
+namespace trainctl::test {
+
+// A language whose validation has `count` samples.
+class FiniteStream final : public SampleStream {
+  public:
+    FiniteStream(const SampleStream& all, std::int64_t count) : all_(all), count_(count) {}
+    [[nodiscard]] std::int64_t sequence_length() const override { return all_.sequence_length(); }
+    [[nodiscard]] std::optional<std::int64_t> samples() const override { return count_; }
+    void read(std::int64_t sample, std::span<std::int32_t> window) const override {
+        all_.read(1'000'000 + sample, window);
+    }
+
+  private:
+    const SampleStream& all_;
+    std::int64_t count_;
+};
+
+}  // namespace trainctl::test
