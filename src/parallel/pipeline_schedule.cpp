@@ -55,6 +55,7 @@ std::vector<PipelineAction> computations(const PipelineShape& shape, int stage) 
         shape.order == PipelineOrder::Interleaved ? 2 * behind + (shape.parts - 1) * shape.stages : behind;
     const int warm_up = trains ? std::min(ahead, total) : total;
     std::vector<PipelineAction> actions;
+    actions.reserve(2 * static_cast<std::size_t>(total));
     for (int k = 0; k < warm_up; ++k) actions.push_back(computation(shape, Kind::Forward, k));
     if (!trains) return actions;
     for (int k = warm_up; k < total; ++k) {

@@ -10,6 +10,7 @@ std::map<std::string, std::int64_t> layout_counters(const JobSpec& job, const Me
     return {{"data", mesh.shape.data},
             {"tensor", mesh.shape.tensor},
             {"pipeline", mesh.shape.pipeline},
+            {"virtual_stages", job.parallel.virtual_stages},
             {"world", mesh.shape.data * mesh.shape.tensor * mesh.shape.pipeline},
             {"zero_stage", job.memory.zero_stage},
             {"micro_batch_size", job.training.micro_batch_size}};

@@ -40,16 +40,19 @@ void StageExecutor::train(Runtime& runtime, const Load& load, const LossRequest&
     runtime.observer = observer;
     const bool whole_step = plan_.span == PassSpan::Step;
     if (whole_step) runtime.arena.begin(PassKind::PipelineStep);
-    for (const PipelineAction& action : plan_.training) {
+    for (std::size_t index = 0; index < plan_.training.size(); ++index) {
+        const PipelineAction& action = plan_.training[index];
         switch (action.kind) {
             case Kind::Forward:
                 if (action.part == 0) micros_[static_cast<std::size_t>(action.micro)] = load(action.micro);
                 if (!whole_step) runtime.arena.begin(pass_kind(action.micro, plan_.micro_batches));
                 forward(runtime, action);
+                hint_next(runtime, plan_.training, index);
                 if (observer != nullptr) observer->forward_issued();
                 break;
             case Kind::Backward:
                 backward(runtime, action, loss);
+                hint_next(runtime, plan_.training, index);
                 if (!whole_step) runtime.arena.end();
                 if (observer != nullptr) observer->backward_issued();
                 break;
@@ -66,7 +69,8 @@ void StageExecutor::evaluate(Runtime& runtime, const Load& load, const LossReque
     forget();
     const bool whole_batch = plan_.span == PassSpan::Step;
     if (whole_batch) runtime.arena.begin(PassKind::Evaluation);
-    for (const PipelineAction& action : plan_.evaluation) {
+    for (std::size_t index = 0; index < plan_.evaluation.size(); ++index) {
+        const PipelineAction& action = plan_.evaluation[index];
         if (action.kind == Kind::Exchange) {
             exchange(runtime, action);
             continue;
@@ -76,6 +80,7 @@ void StageExecutor::evaluate(Runtime& runtime, const Load& load, const LossReque
         if (!whole_batch) runtime.arena.begin(PassKind::Evaluation);
         const TensorView input = take(runtime, Cargo::Activation, action);
         made_ = parts_.model.evaluate(runtime, micro, action.part, input, loss);
+        hint_next(runtime, plan_.evaluation, index);
         if (!whole_batch) runtime.arena.end();
     }
     wait_through(runtime, last_exchange);
@@ -118,6 +123,15 @@ void StageExecutor::exchange(Runtime& runtime, const PipelineAction& action) {
         }
     }
     parts_.exchange.record(*pending.done);
+}
+
+void StageExecutor::hint_next(Runtime& runtime, const std::vector<PipelineAction>& schedule,
+                              std::size_t index) const {
+    do {
+        if (++index == schedule.size()) return;
+    } while (schedule[index].kind == Kind::Exchange);
+    const UnitRun& units = plan_.units.parts[static_cast<std::size_t>(schedule[index].part)];
+    runtime.params.hint(schedule[index].kind == Kind::Forward ? units.begin : units.end - 1);
 }
 
 TensorView StageExecutor::take(Runtime& runtime, Cargo cargo, const PipelineAction& action) {

@@ -1,8 +1,11 @@
 // Pipelines train what one rank trains: to the bit, or to rounding where a tied matrix adds the gradients of
 // two stages.
+#include <limits>
+
 #include "support/catch.h"
 #include "support/memory_file_system.h"
 #include "train/finite_stream.h"
+#include "train/meddled_state.h"
 #include "train/train_harness.h"
 #include "trainctl/ops/backends.h"
 #include "trainctl/train/synthetic_stream.h"
@@ -137,13 +140,23 @@ TEST_CASE("interleaved parts train the same as one stage, to the bit") {
         job.parallel.virtual_stages = 2;
         check_same(one, run(job, 2));
     }
-    JobSpec job = pipeline_job(Architecture::Llama, Head::Tied, 4);
-    job.model.layers = 8;
+    for (const int zero_stage : {1, 2, 3}) {
+        INFO("ZeRO " << zero_stage);
+        JobSpec job = pipeline_job(Architecture::Llama, Head::Tied, 8);
+        job.model.layers = 8;
+        job.memory.zero_stage = zero_stage;
+        const TrainOutcome one = run(job, 1, 2);
+        job.parallel.pipeline_schedule = "interleaved";
+        job.parallel.virtual_stages = 4;
+        check_rounding(one, run(job, 2, 2));
+    }
+    JobSpec job = pipeline_job(Architecture::Llama, Head::Untied, 8);
     job.memory.zero_stage = 2;
+    job.communication.reduce_dtype = DType::BF16;
     const TrainOutcome one = run(job, 1, 2);
     job.parallel.pipeline_schedule = "interleaved";
-    job.parallel.virtual_stages = 4;
-    check_rounding(one, run(job, 2, 2));
+    job.parallel.virtual_stages = 2;
+    check_same(one, run(job, 2, 2));
 }
 
 TEST_CASE("streams that run as late as events allow change no bit of a pipeline: no wait is missing") {
@@ -175,14 +188,13 @@ TEST_CASE("evaluation over stages is the evaluation of one rank") {
         setup.validation = &validation;
         const TrainOutcome one = train(setup);
         REQUIRE(one.evaluations.size() == 2);
-        setup.ranks = 4;
-        setup.job.parallel.pipeline_parallel_size = virtual_stages == 1 ? 4 : 2;
         setup.job.parallel.virtual_stages = virtual_stages;
-        if (virtual_stages == 1) {
-            check_same(one, train(setup));
-        } else {
-            setup.job.parallel.pipeline_schedule = "interleaved";
-            setup.ranks = 2;
+        setup.job.parallel.pipeline_schedule = virtual_stages == 1 ? "1f1b" : "interleaved";
+        setup.ranks = virtual_stages == 1 ? 4 : 2;
+        setup.job.parallel.pipeline_parallel_size = setup.ranks;
+        check_same(one, train(setup));
+        for (const std::uint64_t seed : {0U, 1U}) {
+            setup.late_seed = seed;
             check_same(one, train(setup));
         }
     }
@@ -220,6 +232,36 @@ TEST_CASE("a checkpoint of any pipeline continues at any other, to the bit where
         else
             check_rounding(straight, last);
     }
+}
+
+TEST_CASE("a gradient that is not finite on one stage skips the update on all, as on one rank") {
+    static constexpr UnitId poisoned_unit = 5;  // of the last stage
+    const auto poisoned = [](int stages) {
+        TrainSetup setup;
+        setup.job = pipeline_job(Architecture::Llama, Head::Untied, 3);
+        setup.job.parallel.pipeline_parallel_size = stages;
+        setup.ranks = stages;
+        setup.hooks = [stages](int rank) {
+            TrainingHooks hooks;
+            if (rank != stages - 1) return hooks;
+            hooks.wrap_state = [](std::unique_ptr<ZeroState> state) -> std::unique_ptr<ZeroState> {
+                return std::make_unique<MeddledState>(
+                    std::move(state), poisoned_unit, [](TensorView grads, std::int64_t update) {
+                        if (update == 1) grads.as<float>()[0] = std::numeric_limits<float>::quiet_NaN();
+                    });
+            };
+            return hooks;
+        };
+        return train(setup);
+    };
+    const TrainOutcome one = poisoned(1);
+    const TrainOutcome two = poisoned(2);
+    REQUIRE(two.steps.size() == 4);
+    CHECK(!two.steps[1].applied);
+    CHECK(two.steps[2].applied);
+    CHECK(two.progress.skipped == 1);
+    CHECK(two.state == one.state);
+    CHECK(two.steps.back() == one.steps.back());
 }
 
 TEST_CASE("what a stage keeps and sends is bounded by the stages, not by the micro-batches") {

@@ -70,6 +70,8 @@ class StageExecutor {
     void forward(Runtime& runtime, const PipelineAction& action);
     void backward(Runtime& runtime, const PipelineAction& action, const LossRequest& loss);
     void exchange(Runtime& runtime, const PipelineAction& action);
+    // Weights of the computation behind number `index` of the schedule may be gathered now.
+    void hint_next(Runtime& runtime, const std::vector<PipelineAction>& schedule, std::size_t index) const;
     // What another stage sent for a computation; empty: nothing was.
     TensorView take(Runtime& runtime, Cargo cargo, const PipelineAction& action);
     // The compute stream goes on behind exchange number `exchange`.
