@@ -193,6 +193,21 @@ struct RecordedLoss final : LossOps {
         record(stream, "cross_entropy", 0.0,
                [=, this, &stream] { to.cross_entropy(stream, losses, logits, targets, settings); });
     }
+    void row_maxima(Stream& stream, TensorView maxima, TensorView logits, LossSettings settings) override {
+        record(stream, "row_maxima", 0.0,
+               [=, this, &stream] { to.row_maxima(stream, maxima, logits, settings); });
+    }
+    void exponential_sums(Stream& stream, TensorView sums, TensorView logits, TensorView maxima,
+                          TensorView targets, LossSettings settings) override {
+        record(stream, "exponential_sums", 0.0,
+               [=, this, &stream] { to.exponential_sums(stream, sums, logits, maxima, targets, settings); });
+    }
+    void finish_cross_entropy(Stream& stream, TensorView losses, TensorView logits, TensorView maxima,
+                              TensorView sums, TensorView targets, LossSettings settings) override {
+        record(stream, "finish_cross_entropy", 0.0, [=, this, &stream] {
+            to.finish_cross_entropy(stream, losses, logits, maxima, sums, targets, settings);
+        });
+    }
     void sum_losses(Stream& stream, TensorView total, TensorView losses, Into into) override {
         record(stream, "sum_losses", 0.0, [=, this, &stream] { to.sum_losses(stream, total, losses, into); });
     }
@@ -203,10 +218,9 @@ struct RecordedOptimizer final : OptimizerOps {
     OptimizerOps& to;
     Recording& record;
 
-    void sum_squares(Stream& stream, TensorView bins, TensorView gradient, TensorView flags,
-                     Into into) override {
+    void sum_squares(Stream& stream, TensorView bins, TensorView gradient, Into into) override {
         record(stream, "sum_squares", 0.0,
-               [=, this, &stream] { to.sum_squares(stream, bins, gradient, flags, into); });
+               [=, this, &stream] { to.sum_squares(stream, bins, gradient, into); });
     }
     void finish_norm(Stream& stream, TensorView scalars, TensorView bins, double max_norm,
                      double inverse_loss_scale) override {

@@ -144,7 +144,7 @@ void add_optimizer(OpWorkspace& w, std::vector<OpCase>& cases) {
     const TensorView flags = w.zeros(Shape{n / norm_block}, DType::U8);
     const TensorView scalars = w.zeros(Shape{step_scalars}, DType::F64);
     const TensorView bins = w.zeros(Shape{norm_bins}, DType::I64);
-    std::memset(flags.data, block_decays | block_counts_in_norm, flags.bytes());
+    std::memset(flags.data, block_decays, flags.bytes());
     scalars.as<double>()[scalar_clip] = 1.0;
     scalars.as<double>()[scalar_apply] = 1.0;
     const AdamwSettings settings{1e-3, 0.9, 0.95, 1e-8, 0.1, 1};
@@ -170,7 +170,7 @@ void add_optimizer(OpWorkspace& w, std::vector<OpCase>& cases) {
          }});
     cases.push_back(
         {"sum of squares", 0.0, 4.0 * static_cast<double>(n), 1e-12,
-         [=, &optimizer, &stream] { optimizer.sum_squares(stream, bins, gradient, flags, Into::Overwrite); },
+         [=, &optimizer, &stream] { optimizer.sum_squares(stream, bins, gradient, Into::Overwrite); },
          [=] {
              double found = 0.0;
              for (int bin = 0; bin < norm_digit_bins; ++bin) {

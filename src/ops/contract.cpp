@@ -65,6 +65,7 @@ void check_attention(const Check& check, const AttentionSettings& s) {
                fmt::format("kv_heads {} must divide heads {}", s.kv_heads, s.heads));
     check.that(s.dropout.probability >= 0.0F && s.dropout.probability < 1.0F,
                "the dropout probability must lie in [0, 1)");
+    check.that(s.first_head >= 0, fmt::format("first_head {} must not be negative", s.first_head));
 }
 
 std::int64_t qkv_elements(const AttentionSettings& s) {
@@ -240,8 +241,9 @@ RowSizes dropout(const TensorView& y, const TensorView& x, std::int64_t rows_per
     const RowSizes sizes = check.rows("x", x);
     check.compute("x", x);
     check.tensor("y", y, x.elements(), "the elements of x", x.dtype);
-    check.that(rows_per_sample > 0 && sizes.rows % rows_per_sample == 0,
-               fmt::format("rows_per_sample {} must divide the {} rows", rows_per_sample, sizes.rows));
+    check.that(rows_per_sample > 0 && site.first_row >= 0,
+               fmt::format("rows_per_sample {} must be positive and first_row {} not negative",
+                           rows_per_sample, site.first_row));
     check.that(site.probability >= 0.0F && site.probability < 1.0F, "the probability must lie in [0, 1)");
     return sizes;
 }
@@ -296,6 +298,49 @@ RowSizes cross_entropy(const TensorView& losses, const TensorView& logits, const
     check.tensor("targets", targets, sizes.rows, "M", DType::I32);
     check.that(settings.vocab_size > 0 && settings.vocab_size <= sizes.columns,
                fmt::format("vocab_size {} must lie in 1..{}", settings.vocab_size, sizes.columns));
+    check.that(settings.first_column == 0, "all columns must be at hand, from first_column 0 on");
+    return sizes;
+}
+
+namespace {
+
+RowSizes vocabulary_part(const Check& check, const TensorView& logits, const LossSettings& settings) {
+    const RowSizes sizes = check.rows("logits", logits);
+    check.compute("logits", logits);
+    check.that(settings.vocab_size > 0 && settings.first_column >= 0,
+               fmt::format("vocab_size {} must be positive and first_column {} not negative",
+                           settings.vocab_size, settings.first_column));
+    return sizes;
+}
+
+}  // namespace
+
+RowSizes row_maxima(const TensorView& maxima, const TensorView& logits, const LossSettings& settings) {
+    const Check check("row_maxima");
+    const RowSizes sizes = vocabulary_part(check, logits, settings);
+    check.tensor("maxima", maxima, sizes.rows, "M", wide(logits.dtype));
+    return sizes;
+}
+
+RowSizes exponential_sums(const TensorView& sums, const TensorView& logits, const TensorView& maxima,
+                          const TensorView& targets, const LossSettings& settings) {
+    const Check check("exponential_sums");
+    const RowSizes sizes = vocabulary_part(check, logits, settings);
+    check.tensor("sums", sums, 2 * sizes.rows, "M x 2", wide(logits.dtype));
+    check.tensor("maxima", maxima, sizes.rows, "M", wide(logits.dtype));
+    check.tensor("targets", targets, sizes.rows, "M", DType::I32);
+    return sizes;
+}
+
+RowSizes finish_cross_entropy(const TensorView& losses, const TensorView& logits, const TensorView& maxima,
+                              const TensorView& sums, const TensorView& targets,
+                              const LossSettings& settings) {
+    const Check check("finish_cross_entropy");
+    const RowSizes sizes = vocabulary_part(check, logits, settings);
+    check.tensor("losses", losses, sizes.rows, "M", wide(logits.dtype));
+    check.tensor("maxima", maxima, sizes.rows, "M", wide(logits.dtype));
+    check.tensor("sums", sums, 2 * sizes.rows, "M x 2", wide(logits.dtype));
+    check.tensor("targets", targets, sizes.rows, "M", DType::I32);
     return sizes;
 }
 
@@ -306,13 +351,11 @@ void sum_losses(const TensorView& total, const TensorView& losses) {
     check.that(losses.dtype == DType::F32 || losses.dtype == DType::F64, "losses must be f32 (or f64)");
 }
 
-void sum_squares(const TensorView& bins, const TensorView& gradient, const TensorView& flags) {
+void sum_squares(const TensorView& bins, const TensorView& gradient) {
     const Check check("sum_squares");
     check.tensor("bins", bins, norm_bins, "norm_bins", DType::I64);
     check.present("gradient", gradient);
     check.that(gradient.dtype == DType::F32 || gradient.dtype == DType::F64, "gradient must be f32 (or f64)");
-    check.tensor("flags", flags, (gradient.elements() + norm_block - 1) / norm_block, "one per block",
-                 DType::U8);
 }
 
 void finish_norm(const TensorView& scalars, const TensorView& bins) {

@@ -55,9 +55,15 @@ RowSizes embedding_backward(const TensorView& dtable, const TensorView& dpositio
 
 RowSizes cross_entropy(const TensorView& losses, const TensorView& logits, const TensorView& targets,
                        const LossSettings& settings);
+RowSizes row_maxima(const TensorView& maxima, const TensorView& logits, const LossSettings& settings);
+RowSizes exponential_sums(const TensorView& sums, const TensorView& logits, const TensorView& maxima,
+                          const TensorView& targets, const LossSettings& settings);
+RowSizes finish_cross_entropy(const TensorView& losses, const TensorView& logits, const TensorView& maxima,
+                              const TensorView& sums, const TensorView& targets,
+                              const LossSettings& settings);
 void sum_losses(const TensorView& total, const TensorView& losses);
 
-void sum_squares(const TensorView& bins, const TensorView& gradient, const TensorView& flags);
+void sum_squares(const TensorView& bins, const TensorView& gradient);
 void finish_norm(const TensorView& scalars, const TensorView& bins);
 void adamw(const TensorView& weights, const TensorView& master, const TensorView& m, const TensorView& v,
            const TensorView& gradient, const TensorView& flags, const TensorView& scalars);

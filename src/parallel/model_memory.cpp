@@ -55,13 +55,9 @@ TensorView ModelMemory::state(State state, std::size_t index) const {
                        storage_bytes(plan_.held_offset(index), DType::F32));
 }
 
-TensorView ModelMemory::held_flags(std::size_t index) const { return flags(index, plan_.held(index)); }
-TensorView ModelMemory::owned_flags(std::size_t index) const { return flags(index, plan_.owned(index)); }
-
-TensorView ModelMemory::flags(std::size_t index, Range of_unit) const {
-    const std::int64_t first = plan_.held_offset(index) + of_unit.begin - plan_.held(index).begin;
-    return flags_.view(Shape{of_unit.size() / norm_block}, DType::U8,
-                       static_cast<std::size_t>(first / norm_block));
+TensorView ModelMemory::held_flags(std::size_t index) const {
+    return flags_.view(Shape{plan_.held(index).size() / norm_block}, DType::U8,
+                       static_cast<std::size_t>(plan_.held_offset(index) / norm_block));
 }
 
 TensorView ModelMemory::bins() const { return bins_.view(Shape{norm_bins}, DType::I64); }

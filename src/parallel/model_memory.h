@@ -33,15 +33,13 @@ class ModelMemory {
     [[nodiscard]] TensorView held_weights(std::size_t index) const;        // held range
     [[nodiscard]] TensorView state(State state, std::size_t index) const;  // held range, F32
     [[nodiscard]] TensorView held_flags(std::size_t index) const;          // U8 per block of the held range
-    [[nodiscard]] TensorView owned_flags(std::size_t index) const;
-    [[nodiscard]] TensorView bins() const;  // I64[norm_bins]
+    [[nodiscard]] TensorView bins() const;                                 // I64[norm_bins]
 
     [[nodiscard]] std::vector<MemoryRow> memory_table() const;
 
   private:
     [[nodiscard]] bool has_whole_units() const { return plan_.options().stage < 3; }
     [[nodiscard]] TensorView weights(std::size_t index, Range of_unit) const;
-    [[nodiscard]] TensorView flags(std::size_t index, Range of_unit) const;
 
     const ShardPlan& plan_;
     Buffer weights_;

@@ -25,14 +25,6 @@ void split_unit(std::vector<Bucket>& buckets, UnitId unit, std::int64_t part, st
     }
 }
 
-// Elements of a parameter that exist outside this process: all, or those of the unpadded rows, which come
-// first because only dimension 0 is ever padded.
-std::int64_t logical_elements(const ParamSpec& param) {
-    for (int dim = 1; dim < param.global.rank(); ++dim)
-        invariant(param.padded[dim] == param.global[dim], "only the first dimension of a tensor is padded");
-    return param.global.elements();
-}
-
 }  // namespace
 
 std::vector<Bucket> make_buckets(const std::vector<UnitLayout>& units, int data_parallel_size,
@@ -92,7 +84,8 @@ std::vector<TensorRange> tensor_ranges(const UnitLayout& unit, const std::vector
                                        Range of_unit) {
     std::vector<TensorRange> ranges;
     for (const ParamPlace& place : unit.places) {
-        const std::int64_t logical = logical_elements(params[static_cast<std::size_t>(place.param)]);
+        const std::int64_t logical =
+            params[static_cast<std::size_t>(place.param)].global.elements();
         const std::int64_t begin = std::max(of_unit.begin, place.offset);
         const std::int64_t end = std::min(of_unit.end, place.offset + logical);
         if (begin >= end) continue;
@@ -119,22 +112,34 @@ std::vector<std::uint8_t> block_flags(const UnitLayout& unit, const std::vector<
     for (const TensorRange& range : tensor_ranges(unit, params, {0, unit.padded})) {
         const ParamSpec& param = params[static_cast<std::size_t>(range.param)];
         std::uint8_t flag = decided;
-        if (param.primary) flag |= block_counts_in_norm;
         if (param.decay) flag |= block_decays;
         const std::int64_t last = (range.unit_offset + range.flat.size() - 1) / block;
         for (std::int64_t b = range.unit_offset / block; b <= last; ++b) {
             std::uint8_t& slot = flags[static_cast<std::size_t>(b)];
             invariant(slot == undecided || slot == flag,
                       "tensors that share a 128-element block (one fused group) must agree on weight "
-                      "decay and on who counts them");
+                      "decay");
             slot = flag;
         }
     }
-    for (std::uint8_t& flag : flags) {
-        if (flag == undecided) flag = block_counts_in_norm;
-        flag &= static_cast<std::uint8_t>(~decided);
-    }
+    for (std::uint8_t& flag : flags) flag &= static_cast<std::uint8_t>(~decided);
     return flags;
+}
+
+std::vector<Range> counted_ranges(const UnitLayout& unit, const std::vector<ParamSpec>& params,
+                                  Range of_unit) {
+    std::vector<Range> counted;
+    std::int64_t begin = of_unit.begin;
+    const auto count_up_to = [&](std::int64_t end) {
+        if (begin < end) counted.push_back({begin, end});
+    };
+    for (const ParamPlace& place : unit.places) {
+        if (params[static_cast<std::size_t>(place.param)].primary) continue;
+        count_up_to(std::min(place.offset, of_unit.end));
+        begin = std::max(begin, place.offset + place.elements);
+    }
+    count_up_to(of_unit.end);
+    return counted;
 }
 
 }  // namespace trainctl

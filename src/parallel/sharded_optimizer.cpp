@@ -30,9 +30,13 @@ void ShardedOptimizer::reduce_norm_and_loss(TensorView scalars) {
     const TensorView bins = memory_.bins();
     // Every rank counts only what it owns, in stage 0 as well, so that each element counts once. The bins are
     // integers: no order of adding them, no sharding, changes a bit.
+    ops_.elementwise.fill_zero(compute_, bins);
     for (std::size_t i = 0; i < plan_.units().size(); ++i) {
-        ops_.optimizer.sum_squares(compute_, bins, gradients_.owned(i), memory_.owned_flags(i),
-                                   i == 0 ? Into::Overwrite : Into::Accumulate);
+        const Range owned = plan_.owned(i);
+        for (const Range& range : counted_ranges(plan_.unit(i), plan_.params(), owned))
+            ops_.optimizer.sum_squares(compute_, bins,
+                                       gradients_.owned(i).flat(range.begin - owned.begin, range.size()),
+                                       Into::Accumulate);
     }
     compute_.record(*computed_);
     communication_.wait(*computed_);

@@ -137,7 +137,7 @@ class Optimizer {
             const auto elements = static_cast<std::size_t>(layout.padded);
             unit.m.resize(elements * dtype_size(state));
             unit.v.resize(elements * dtype_size(state));
-            unit.flags.assign(elements / norm_block, block_counts_in_norm);
+            unit.flags.assign(elements / norm_block, 0);
             for (const ParamPlace& place : layout.places) {
                 if (!model.params().params()[static_cast<std::size_t>(place.param)].decay) continue;
                 for (std::int64_t e = place.offset; e < place.offset + place.elements; e += norm_block) {
@@ -160,7 +160,7 @@ class Optimizer {
         for (std::size_t u = 0; u < units_.size(); ++u) {
             const auto unit = static_cast<UnitId>(u);
             ops.sum_squares(model_.stream(), bins_view, model_.params().unit_gradients(unit),
-                            flags(units_[u]), u == 0 ? Into::Overwrite : Into::Accumulate);
+                            u == 0 ? Into::Overwrite : Into::Accumulate);
         }
         ops.finish_norm(model_.stream(), scalars_view, bins_view, 1.0, 1.0);
         AdamwSettings settings;

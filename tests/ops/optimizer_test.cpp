@@ -10,12 +10,9 @@
 namespace trainctl {
 namespace {
 
-constexpr std::uint8_t counted = block_counts_in_norm | block_decays;
-
-std::vector<std::int64_t> bins_of(CpuBench& bench, Ops ops, const TensorView& gradient,
-                                  const TensorView& flags) {
+std::vector<std::int64_t> bins_of(CpuBench& bench, Ops ops, const TensorView& gradient) {
     const TensorView bins = bench.tensor(Shape{norm_bins}, DType::I64);
-    ops.optimizer.sum_squares(bench.stream(), bins, gradient, flags, Into::Overwrite);
+    ops.optimizer.sum_squares(bench.stream(), bins, gradient, Into::Overwrite);
     return {bins.as<std::int64_t>(), bins.as<std::int64_t>() + norm_bins};
 }
 
@@ -63,15 +60,14 @@ TEST_CASE("sums of squares do not depend on how a range is split", "[ops]") {
         for (const int threads : {1, 3}) {
             CpuBench bench(threads, isa);
             const TensorView gradient = wild_gradient(bench, count);
-            const TensorView flags = all_flags(bench, count, counted);
-            const auto whole = bins_of(bench, bench.cpu(), gradient, flags);
+            const auto whole = bins_of(bench, bench.cpu(), gradient);
             for (const std::int64_t cut : {1, 7, 512, 777, 1499}) {
                 const TensorView bins = bench.tensor(Shape{norm_bins}, DType::I64);
                 const auto part = [&](std::int64_t begin, std::int64_t end, Into into) {
                     const std::int64_t last = std::min(end * norm_block, count);
                     bench.cpu().optimizer.sum_squares(
                         bench.stream(), bins, gradient.flat(begin * norm_block, last - begin * norm_block),
-                        flags.flat(begin, end - begin), into);
+                        into);
                 };
                 part(cut, blocks, Into::Overwrite);
                 part(0, cut, Into::Accumulate);
@@ -91,33 +87,20 @@ TEST_CASE("the norm is the square root of the sum of squares, over the whole ran
             gradient.as<float>()[i] = i % 3 == 0 ? -magnitude : magnitude * 0.75F;
             squares += static_cast<long double>(gradient.as<float>()[i]) * gradient.as<float>()[i];
         }
-        const auto bins = bins_of(bench, bench.cpu(), gradient, all_flags(bench, count, counted));
+        const auto bins = bins_of(bench, bench.cpu(), gradient);
         const double wanted = static_cast<double>(std::sqrt(squares));
         CHECK(finish(bench, bench.cpu(), bins, 1.0, 0.0, 1.0).norm == Approx(wanted).epsilon(1e-14));
-        const auto reference = bins_of(bench, bench.reference(), gradient, all_flags(bench, count, counted));
+        const auto reference = bins_of(bench, bench.reference(), gradient);
         CHECK(finish(bench, bench.reference(), reference, 1.0, 0.0, 1.0).norm ==
               Approx(wanted).epsilon(1e-14));
     }
-}
-
-TEST_CASE("blocks that another rank counts are left out of the norm", "[ops]") {
-    CpuBench bench(2, detect_cpu_isa());
-    const TensorView gradient = bench.tensor(Shape{3 * norm_block}, DType::F32);
-    for (std::int64_t i = 0; i < gradient.elements(); ++i) gradient.as<float>()[i] = 2.0F;
-    gradient.as<float>()[norm_block + 1] = std::numeric_limits<float>::infinity();
-    const TensorView flags = all_flags(bench, gradient.elements(), counted);
-    flags.as<std::uint8_t>()[1] = block_decays;
-    const Finished finished =
-        finish(bench, bench.cpu(), bins_of(bench, bench.cpu(), gradient, flags), 1.0, 0.0, 1.0);
-    CHECK(finished.norm == Approx(std::sqrt(4.0 * 256)).epsilon(1e-14));
-    CHECK(finished.apply == 1.0);
 }
 
 TEST_CASE("clipping: coefficient max / (norm + 1e-6) if below 1, in units of unscaled gradients", "[ops]") {
     CpuBench bench(1, detect_cpu_isa());
     const TensorView gradient = bench.tensor(Shape{norm_block}, DType::F32);
     gradient.as<float>()[5] = 8.0F;
-    const auto bins = bins_of(bench, bench.cpu(), gradient, all_flags(bench, norm_block, counted));
+    const auto bins = bins_of(bench, bench.cpu(), gradient);
     for (const Ops& ops : {bench.cpu(), bench.reference()}) {
         CHECK(finish(bench, ops, bins, 1.0, 1.0, 1.0).clip == Approx(1.0 / (8.0 + 1e-6)).epsilon(1e-14));
         CHECK(finish(bench, ops, bins, 1.0, 10.0, 1.0).clip == 1.0);
@@ -137,7 +120,7 @@ TEST_CASE("a non-finite loss or gradient turns the update off, and then every bi
         for (const float bad : {infinity, -infinity, nan}) {
             const TensorView gradient = bench.tensor(Shape{count}, DType::F32);
             gradient.as<float>()[count - 3] = bad;
-            const auto bins = bins_of(bench, bench.cpu(), gradient, all_flags(bench, count, counted));
+            const auto bins = bins_of(bench, bench.cpu(), gradient);
             CHECK(bins[norm_digit_bins] == 1);
             CHECK(finish(bench, bench.cpu(), bins, 1.0, 1.0, 1.0).apply == 0.0);
         }
@@ -156,7 +139,7 @@ TEST_CASE("a non-finite loss or gradient turns the update off, and then every bi
         const TensorView scalars = bench.tensor(Shape{step_scalars}, DType::F64);  // apply 0
         scalars.as<double>()[scalar_clip] = static_cast<double>(nan);
         bench.cpu().optimizer.adamw(bench.stream(), state[0], state[1], state[2], state[3], gradient,
-                                    all_flags(bench, count, counted), scalars,
+                                    all_flags(bench, count, block_decays), scalars,
                                     {0.1, 0.9, 0.95, 1e-8, 0.1, 3});
         for (int i = 0; i < 4; ++i) {
             const auto& view = state[static_cast<std::size_t>(i)];
@@ -184,8 +167,8 @@ std::vector<std::vector<double>> run_adamw(CpuBench& bench, Ops ops, DType wide,
     const TensorView v = bench.tensor(Shape{count}, wide);
     const TensorView gradient = bench.tensor(Shape{count}, wide);
     const TensorView weights = bench.tensor(Shape{count}, compute);
-    const TensorView flags = all_flags(bench, count, counted);
-    flags.as<std::uint8_t>()[2] = block_counts_in_norm;  // a bias: not decayed
+    const TensorView flags = all_flags(bench, count, block_decays);
+    flags.as<std::uint8_t>()[2] = 0;  // a bias: not decayed
     const TensorView scalars = applying_scalars(bench, 0.5);
     const auto number = [](int step, std::int64_t i) {
         const PhiloxBlock block =
@@ -236,8 +219,8 @@ TEST_CASE("AdamW rounds its weights alike wherever they lie", "[ops]") {
             const TensorView master = bench.tensor(Shape{count}, DType::F32);
             bench.cpu().optimizer.adamw(
                 bench.stream(), weights, master, bench.tensor(Shape{count}, DType::F32),
-                bench.tensor(Shape{count}, DType::F32), gradient, all_flags(bench, count, counted), scalars,
-                {1e-3, 0.9, 0.95, 1e-8, 0.1, 1});
+                bench.tensor(Shape{count}, DType::F32), gradient, all_flags(bench, count, block_decays),
+                scalars, {1e-3, 0.9, 0.95, 1e-8, 0.1, 1});
             for (std::int64_t i = 0; i < count; ++i)
                 CHECK(weights.as<BFloat16>()[i].bits == to_bfloat16(master.as<float>()[i]).bits);
             CHECK(memory.as<BFloat16>()[shift + count].bits == 0);
@@ -261,7 +244,7 @@ TEST_CASE("AdamW leaves no subnormal moments, and the thread's arithmetic as it 
         }
         const TensorView scalars = applying_scalars(bench, 1.0);
         bench.cpu().optimizer.adamw(bench.stream(), TensorView{}, master, m, v, gradient,
-                                    all_flags(bench, count, counted), scalars,
+                                    all_flags(bench, count, block_decays), scalars,
                                     {1e-3, 0.9, 0.95, 1e-8, 0.0, 2000});
         for (std::int64_t i = 0; i < count; ++i) {
             CHECK(m.as<float>()[i] == 0.0F);
@@ -287,7 +270,7 @@ TEST_CASE("AdamW without separate weights gives the same master", "[ops]") {
         const TensorView scalars = applying_scalars(bench, 1.0);
         const TensorView weights = separate ? bench.tensor(Shape{count}, DType::BF16) : TensorView{};
         bench.cpu().optimizer.adamw(bench.stream(), weights, master, m, v, gradient,
-                                    all_flags(bench, count, counted), scalars,
+                                    all_flags(bench, count, block_decays), scalars,
                                     {1e-3, 0.9, 0.95, 1e-8, 0.1, 1});
         masters.push_back(master);
     }

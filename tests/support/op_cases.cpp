@@ -98,10 +98,10 @@ OpCase norm(NormKind kind, std::int64_t m, std::int64_t width, bool branch, bool
 }
 
 OpCase attention(std::int64_t batch, std::int64_t length, std::int64_t heads, std::int64_t kv_heads,
-                 std::int64_t head_dim, float dropout) {
+                 std::int64_t head_dim, float dropout, std::int64_t first_head = 0) {
     OpCase c;
     c.name = text("attention batch ", batch, " length ", length, " heads ", heads, "/", kv_heads, " dim ",
-                  head_dim, dropout > 0.0F ? " dropout" : "");
+                  head_dim, dropout > 0.0F ? " dropout" : "", first_head > 0 ? " part" : "");
     AttentionSettings settings;
     settings.batch = batch;
     settings.length = length;
@@ -110,6 +110,7 @@ OpCase attention(std::int64_t batch, std::int64_t length, std::int64_t heads, st
     settings.head_dim = head_dim;
     settings.scale = 1.0F / std::sqrt(static_cast<float>(head_dim));
     settings.dropout = {dropout, philox_key(77), 13, (1ULL << 33U) + 5};
+    settings.first_head = first_head;
     const std::int64_t rows = batch * length;
     c.tensors = {{"qkv", Role::Activation, Shape{rows, (heads + 2 * kv_heads) * head_dim}},
                  {"out", Role::Output, Shape{rows, heads * head_dim}},
@@ -197,12 +198,12 @@ OpCase add(std::int64_t m, std::int64_t n) {
     return c;
 }
 
-OpCase dropout(std::int64_t samples, std::int64_t rows, std::int64_t n, float probability) {
+// `m` rows from `first_row` of the micro-batch on.
+OpCase dropout(std::int64_t m, std::int64_t first_row, std::int64_t rows, std::int64_t n, float probability) {
     OpCase c;
-    c.name = text("dropout ", samples, "x", rows, "x", n);
-    c.tensors = {{"x", Role::Activation, Shape{samples * rows, n}},
-                 {"y", Role::Output, Shape{samples * rows, n}}};
-    const Dropout site{probability, philox_key(0x123456789ABCDEFULL), 17, (1ULL << 32U) - 1};
+    c.name = text("dropout ", m, "x", n, " in samples of ", rows, " from row ", first_row);
+    c.tensors = {{"x", Role::Activation, Shape{m, n}}, {"y", Role::Output, Shape{m, n}}};
+    const Dropout site{probability, philox_key(0x123456789ABCDEFULL), 17, (1ULL << 32U) - 1, first_row};
     c.forward = [site, rows](Ops ops, Stream& s, CaseTensors& t) {
         ops.elementwise.dropout(s, t["y"], t["x"], rows, site);
     };
@@ -252,6 +253,68 @@ OpCase cross_entropy(std::int64_t m, std::int32_t vocab, std::int64_t padded, do
     return c;
 }
 
+// What the communicator does between the calls: elementwise over the ranks' tensors, the result everywhere.
+// Nothing on the sim device, where nothing has a value.
+void combine(Stream& stream, std::vector<TensorView> parts, double (*both)(double, double)) {
+    if (dynamic_cast<HostStream*>(&stream) == nullptr) return;
+    host_stream(stream).run([parts = std::move(parts), both] {
+        for (std::int64_t i = 0; i < parts[0].elements(); ++i) {
+            double value = element(parts[0], i);
+            for (std::size_t rank = 1; rank < parts.size(); ++rank)
+                value = both(value, element(parts[rank], i));
+            for (const TensorView& part : parts) set_element(part, i, value);
+        }
+    });
+}
+
+// `ranks` ranks hold `width` columns each.
+OpCase parallel_cross_entropy(std::int64_t m, std::int32_t vocab, int ranks, std::int64_t width,
+                              double ignored) {
+    OpCase c;
+    c.name = text("cross entropy over ", ranks, " ranks ", m, "x", vocab, "/", width * ranks,
+                  ignored > 0.0 ? " ignored" : "");
+    c.tensors = {{"targets", Role::Indices, Shape{m}, 1.0, 0.0, vocab, ignored},
+                 {"losses", Role::WideOutput, Shape{m}, 1.0, 0.0, 0, 0.0, true}};
+    for (int rank = 0; rank < ranks; ++rank) {
+        c.tensors.push_back({text("logits", rank), Role::Activation, Shape{m, width}, 3.0});
+        c.tensors.push_back({text("maxima", rank), Role::Saved, Shape{m}});
+        c.tensors.push_back({text("sums", rank), Role::Saved, Shape{m, 2}});
+    }
+    const auto run = [vocab, ranks, width](Ops ops, Stream& s, CaseTensors& t, LossPass pass,
+                                           const std::string& logits) {
+        std::vector<TensorView> maxima;
+        std::vector<TensorView> sums;
+        for (int rank = 0; rank < ranks; ++rank) {
+            maxima.push_back(t[text("maxima", rank)]);
+            sums.push_back(t[text("sums", rank)]);
+        }
+        const auto each = [&](const auto& call) {
+            for (int rank = 0; rank < ranks; ++rank)
+                call(static_cast<std::size_t>(rank), t[logits + std::to_string(rank)],
+                     LossSettings{vocab, 1.0F, pass, rank * width});
+        };
+        each([&](std::size_t rank, TensorView part, LossSettings settings) {
+            ops.loss.row_maxima(s, maxima[rank], part, settings);
+        });
+        combine(s, maxima, [](double a, double b) { return std::max(a, b); });
+        each([&](std::size_t rank, TensorView part, LossSettings settings) {
+            ops.loss.exponential_sums(s, sums[rank], part, maxima[rank], t["targets"], settings);
+        });
+        combine(s, sums, [](double a, double b) { return a + b; });
+        each([&](std::size_t rank, TensorView part, LossSettings settings) {
+            ops.loss.finish_cross_entropy(s, t["losses"], part, maxima[rank], sums[rank], t["targets"],
+                                          settings);
+        });
+    };
+    c.forward = [run](Ops ops, Stream& s, CaseTensors& t) { run(ops, s, t, LossPass::Evaluate, "logits"); };
+    c.backward = [run, ranks](Ops ops, Stream& s, CaseTensors& t) {
+        for (int rank = 0; rank < ranks; ++rank)
+            ops.elementwise.cast(s, t[text("dlogits", rank)], t[text("logits", rank)]);
+        run(ops, s, t, LossPass::Train, "dlogits");
+    };
+    return c;
+}
+
 }  // namespace
 
 std::vector<OpCase> op_cases() {
@@ -277,6 +340,7 @@ std::vector<OpCase> op_cases() {
         attention(1, 128, 1, 1, 24, 0.0F),
         attention(2, 19, 6, 2, 7, 0.25F),
         attention(1, 70, 2, 1, 64, 0.1F),
+        attention(2, 19, 3, 1, 8, 0.25F, 3),
         rope(2, 19, 6, 2, 8),
         rope(1, 5, 3, 3, 64),
         rope(1, 3, 2, 1, 36),
@@ -285,14 +349,18 @@ std::vector<OpCase> op_cases() {
         swiglu(1, 5),
         swiglu(35, 96),
         add(3, 37),
-        dropout(3, 5, 7, 0.3F),
-        dropout(2, 19, 48, 0.1F),
+        dropout(15, 0, 5, 7, 0.3F),
+        dropout(38, 0, 19, 48, 0.1F),
+        dropout(10, 28, 19, 5, 0.4F),
         embedding(2, 19, 24, 97, 32, 0, over),
         embedding(3, 7, 33, 11, 7, 0, accumulate),
         embedding(2, 19, 24, 40, 0, 57, over),
         cross_entropy(1, 97, 128, 0.0),
         cross_entropy(19, 97, 128, 0.3),
         cross_entropy(6, 2500, 2560, 0.0),
+        parallel_cross_entropy(19, 97, 4, 32, 0.3),
+        parallel_cross_entropy(3, 97, 8, 16, 0.0),
+        parallel_cross_entropy(6, 2500, 2, 1280, 0.0),
     };
 }
 

@@ -67,13 +67,15 @@ class NormOps {
 };
 
 // One dropout site. Element e of sample s is kept iff uniform(Philox(key, counter)) >= probability, where the
-// counter is {e / 4, site, low word of s, high word of s}, lane e % 4, and s = first_sample + row /
-// rows_per_sample. Kept values are scaled by 1 / (1 - probability). The same bits on every device and layout.
+// counter is {e / 4, site, low word of s, high word of s}, lane e % 4, and s = first_sample + (first_row +
+// row) / rows_per_sample. Kept values are scaled by 1 / (1 - probability). The same bits on every device and
+// layout.
 struct Dropout {
     float probability = 0.0F;
     PhiloxKey key;
     std::uint32_t site = 0;          // layer x 8 + place
     std::uint64_t first_sample = 0;  // global index (consumed samples) of the first sample of the micro-batch
+    std::int64_t first_row = 0;      // where the rows at hand begin in the micro-batch
 };
 
 struct AttentionSettings {
@@ -83,7 +85,9 @@ struct AttentionSettings {
     std::int64_t kv_heads = 0;  // divides heads; query head h reads key/value head h / (heads / kv_heads)
     std::int64_t head_dim = 0;
     float scale = 0.0F;  // normally 1/sqrt(head_dim)
-    Dropout dropout;     // on the probabilities; element index (head x T + query) x T + key within a sample
+    // On the probabilities; element index ((first_head + head) x T + query) x T + key within a sample.
+    Dropout dropout;
+    std::int64_t first_head = 0;  // where the query heads at hand begin in the model
 };
 
 enum class RopeDirection { Forward, Backward };
@@ -128,7 +132,7 @@ class ElementwiseOps {
     // y = a + b elementwise (y may be a or b)
     virtual void add(Stream& stream, TensorView y, TensorView a, TensorView b) = 0;
     // y = x under the mask of the site (y may be x); the same call is its own backward. Element index within
-    // a sample: position in the sample's rows_per_sample x N block.
+    // a sample: position in the sample's rows_per_sample x N block. Any number of rows, from any row on.
     virtual void dropout(Stream& stream, TensorView y, TensorView x, std::int64_t rows_per_sample,
                          Dropout site) = 0;
     // Any two floating dtypes, to nearest even.
@@ -158,6 +162,7 @@ struct LossSettings {
         0;  // logical; columns beyond it are masked out of the softmax, their gradient is 0
     float gradient_scale = 1.0F;  // 1 / target tokens of the global batch, times the loss scale
     LossPass pass = LossPass::Train;
+    std::int64_t first_column = 0;  // token id of the first column (vocabulary parallel)
 };
 
 class LossOps {
@@ -167,6 +172,18 @@ class LossOps {
     // Train: logits[M,V] become dlogits = (softmax - one_hot) * gradient_scale in place. targets[M] I32.
     virtual void cross_entropy(Stream& stream, TensorView losses, TensorView logits, TensorView targets,
                                LossSettings settings) = 0;
+
+    // The same over ranks that hold some columns each (vocabulary parallel): the caller takes the maximum of
+    // `maxima` and then the sum of `sums` over the ranks between the calls.
+    // maxima[M] F32: largest logit of the row; -infinity without a logical column.
+    virtual void row_maxima(Stream& stream, TensorView maxima, TensorView logits, LossSettings settings) = 0;
+    // sums[M,2] F32: sum of exp(logit - maximum), and target logit - maximum (0 if another rank has the
+    // target).
+    virtual void exponential_sums(Stream& stream, TensorView sums, TensorView logits, TensorView maxima,
+                                  TensorView targets, LossSettings settings) = 0;
+    // losses and, in training, dlogits as cross_entropy.
+    virtual void finish_cross_entropy(Stream& stream, TensorView losses, TensorView logits, TensorView maxima,
+                                      TensorView sums, TensorView targets, LossSettings settings) = 0;
     // total[1] F64 (=, +=) sum of losses[M] in a fixed order.
     virtual void sum_losses(Stream& stream, TensorView total, TensorView losses, Into into) = 0;
 };
@@ -181,8 +198,7 @@ inline constexpr int norm_bins = norm_digit_bins + 1;
 
 // Per-128-element-block flags of a flat parameter range (U8).
 enum BlockFlag : std::uint8_t {
-    block_decays = 1,         // weight decay applies
-    block_counts_in_norm = 2  // counted in the global norm by this rank (replicas elsewhere are not)
+    block_decays = 1  // weight decay applies
 };
 
 // Device-resident results of one step, F64[step_scalars].
@@ -206,9 +222,8 @@ struct AdamwSettings {
 class OptimizerOps {
   public:
     virtual ~OptimizerOps() = default;
-    // bins[norm_bins] I64 (=, +=); elements a multiple of 128 or the tail block is short. flags U8 per block.
-    virtual void sum_squares(Stream& stream, TensorView bins, TensorView gradient, TensorView flags,
-                             Into into) = 0;
+    // bins[norm_bins] I64 (=, +=); elements a multiple of 128 or the tail block is short.
+    virtual void sum_squares(Stream& stream, TensorView bins, TensorView gradient, Into into) = 0;
     // From bins (summed over ranks) and scalars[scalar_loss_sum]: norm of the unscaled gradient (root of the
     // sum times inverse_loss_scale; NaN with a non-finite block), clip coefficient max_norm/(norm + 1e-6) if
     // below 1 (max_norm 0: 1), times inverse_loss_scale; apply = 0 if loss or norm is not finite.

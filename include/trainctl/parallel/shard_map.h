@@ -43,10 +43,10 @@ std::int64_t bucket_elements(double gradient_bucket_mb, std::int64_t gradient_el
 // Elements [r, r+1) x padded/D of the unit.
 Range owned_range(const UnitLayout& unit, int data_parallel_size, int rank);
 
-// The logical elements of one parameter that lie in a range of its unit's flat buffer.
+// The logical elements of one parameter's local box that lie in a range of its unit's flat buffer.
 struct TensorRange {
     int param = 0;                 // index into model_parameters()
-    Range flat;                    // elements of the flattened logical tensor
+    Range flat;                    // elements of its flattened local box
     std::int64_t unit_offset = 0;  // where the first of them lies in the unit
 };
 
@@ -60,8 +60,12 @@ std::vector<TensorRange> tensor_ranges(const UnitLayout& unit, const std::vector
 std::vector<Range> unit_gaps(const UnitLayout& unit);
 
 // BlockFlag of every 128-element block of the unit: decay as its tensor says, none for padding (padded
-// vocabulary rows included); a block counts in the norm
-// unless its tensor is not primary.
+// vocabulary rows included).
 std::vector<std::uint8_t> block_flags(const UnitLayout& unit, const std::vector<ParamSpec>& params);
+
+// What of a range of the unit counts in the gradient norm on this rank: everything but tensors that are not
+// primary. Maximal runs, in order.
+std::vector<Range> counted_ranges(const UnitLayout& unit, const std::vector<ParamSpec>& params,
+                                  Range of_unit);
 
 }  // namespace trainctl

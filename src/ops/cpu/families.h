@@ -83,6 +83,11 @@ class CpuLoss final : public LossOps {
     CpuLoss(int threads, LossKernels kernels) : threads_(threads), kernels_(kernels) {}
     void cross_entropy(Stream& stream, TensorView losses, TensorView logits, TensorView targets,
                        LossSettings settings) override;
+    void row_maxima(Stream& stream, TensorView maxima, TensorView logits, LossSettings settings) override;
+    void exponential_sums(Stream& stream, TensorView sums, TensorView logits, TensorView maxima,
+                          TensorView targets, LossSettings settings) override;
+    void finish_cross_entropy(Stream& stream, TensorView losses, TensorView logits, TensorView maxima,
+                              TensorView sums, TensorView targets, LossSettings settings) override;
     void sum_losses(Stream& stream, TensorView total, TensorView losses, Into into) override;
 
   private:
@@ -93,8 +98,7 @@ class CpuLoss final : public LossOps {
 class CpuOptimizer final : public OptimizerOps {
   public:
     CpuOptimizer(int threads, OptimizerKernels kernels) : threads_(threads), kernels_(kernels) {}
-    void sum_squares(Stream& stream, TensorView bins, TensorView gradient, TensorView flags,
-                     Into into) override;
+    void sum_squares(Stream& stream, TensorView bins, TensorView gradient, Into into) override;
     void finish_norm(Stream& stream, TensorView scalars, TensorView bins, double max_norm,
                      double inverse_loss_scale) override;
     void adamw(Stream& stream, TensorView weights, TensorView master, TensorView m, TensorView v,

@@ -114,8 +114,9 @@ struct DropoutArgs {
     DType dtype = DType::F32;
     void* y = nullptr;
     const void* x = nullptr;
-    std::int64_t samples = 0;
+    std::int64_t count = 0;
     std::int64_t per_sample = 0;  // elements
+    std::int64_t first = 0;       // element of the micro-batch that x and y begin with
     MaskArgs mask;
     int threads = 1;
 };
@@ -189,14 +190,33 @@ struct CrossEntropyArgs {
     int threads;
 };
 
+// Some columns of the vocabulary.
+struct VocabularyPartArgs {
+    DType dtype;
+    float* losses;  // finish only
+    float* maxima;  // [rows]
+    float* sums;    // [rows, 2]; null in row_maxima
+    void* logits;
+    const std::int32_t* targets;  // null in row_maxima
+    std::int64_t rows;
+    std::int64_t width;
+    std::int64_t vocab;         // logical columns among `width`
+    std::int64_t first_column;  // token id of column 0
+    float gradient_scale;
+    bool train;
+    int threads;
+};
+
 struct LossKernels {
     void (*cross_entropy)(const CrossEntropyArgs&);
+    void (*row_maxima)(const VocabularyPartArgs&);
+    void (*exponential_sums)(const VocabularyPartArgs&);
+    void (*finish_cross_entropy)(const VocabularyPartArgs&);
 };
 
 struct SumSquaresArgs {
     std::int64_t* bins;
     const float* gradient;
-    const std::uint8_t* flags;
     std::int64_t count;
     bool accumulate;
     int threads;
@@ -236,6 +256,7 @@ struct AttentionShape {
     std::int64_t head_dim = 0;
     float scale = 0.0F;
     MaskArgs mask;  // probability 0: no dropout
+    std::int64_t first_head = 0;
 };
 
 struct AttentionForwardArgs {

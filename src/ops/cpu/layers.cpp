@@ -141,8 +141,9 @@ void CpuElementwise::dropout(Stream& stream, TensorView y, TensorView x, std::in
                              Dropout site) {
     const auto [rows, width] = contract::dropout(y, x, rows_per_sample, site);
     require_compute("dropout", x.dtype);
-    const DropoutArgs args{x.dtype,         y.data,  x.data, rows / rows_per_sample, rows_per_sample * width,
-                           mask_args(site), threads_};
+    const DropoutArgs args{
+        x.dtype,         y.data,  x.data, rows * width, rows_per_sample * width, site.first_row * width,
+        mask_args(site), threads_};
     host_stream(stream).run([kernel = kernels_.dropout, args] { kernel(args); });
 }
 

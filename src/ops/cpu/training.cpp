@@ -12,7 +12,7 @@ namespace trainctl::cpu {
 namespace {
 
 AttentionShape shape_of(const AttentionSettings& s) {
-    return {s.batch, s.length, s.heads, s.kv_heads, s.head_dim, s.scale, mask_args(s.dropout)};
+    return {s.batch, s.length, s.heads, s.kv_heads, s.head_dim, s.scale, mask_args(s.dropout), s.first_head};
 }
 
 }  // namespace
@@ -75,6 +75,53 @@ void CpuLoss::cross_entropy(Stream& stream, TensorView losses, TensorView logits
     host_stream(stream).run([kernel = kernels_.cross_entropy, args] { kernel(args); });
 }
 
+namespace {
+
+// `losses`, `sums` and `targets` may be empty.
+VocabularyPartArgs part_args(TensorView losses, TensorView logits, TensorView maxima, TensorView sums,
+                             TensorView targets, const LossSettings& settings, contract::RowSizes sizes,
+                             int threads) {
+    return {logits.dtype,
+            losses.as<float>(),
+            maxima.as<float>(),
+            sums.as<float>(),
+            logits.data,
+            targets.as<std::int32_t>(),
+            sizes.rows,
+            sizes.columns,
+            std::clamp<std::int64_t>(settings.vocab_size - settings.first_column, 0, sizes.columns),
+            settings.first_column,
+            settings.gradient_scale,
+            settings.pass == LossPass::Train,
+            threads};
+}
+
+}  // namespace
+
+void CpuLoss::row_maxima(Stream& stream, TensorView maxima, TensorView logits, LossSettings settings) {
+    const contract::RowSizes sizes = contract::row_maxima(maxima, logits, settings);
+    require_compute("row_maxima", logits.dtype);
+    const auto args = part_args({}, logits, maxima, {}, {}, settings, sizes, threads_);
+    host_stream(stream).run([kernel = kernels_.row_maxima, args] { kernel(args); });
+}
+
+void CpuLoss::exponential_sums(Stream& stream, TensorView sums, TensorView logits, TensorView maxima,
+                               TensorView targets, LossSettings settings) {
+    const contract::RowSizes sizes = contract::exponential_sums(sums, logits, maxima, targets, settings);
+    require_compute("exponential_sums", logits.dtype);
+    const auto args = part_args({}, logits, maxima, sums, targets, settings, sizes, threads_);
+    host_stream(stream).run([kernel = kernels_.exponential_sums, args] { kernel(args); });
+}
+
+void CpuLoss::finish_cross_entropy(Stream& stream, TensorView losses, TensorView logits, TensorView maxima,
+                                   TensorView sums, TensorView targets, LossSettings settings) {
+    const contract::RowSizes sizes =
+        contract::finish_cross_entropy(losses, logits, maxima, sums, targets, settings);
+    require_compute("finish_cross_entropy", logits.dtype);
+    const auto args = part_args(losses, logits, maxima, sums, targets, settings, sizes, threads_);
+    host_stream(stream).run([kernel = kernels_.finish_cross_entropy, args] { kernel(args); });
+}
+
 void CpuLoss::sum_losses(Stream& stream, TensorView total, TensorView losses, Into into) {
     contract::sum_losses(total, losses);
     require_compute("sum_losses", losses.dtype);
@@ -88,12 +135,11 @@ void CpuLoss::sum_losses(Stream& stream, TensorView total, TensorView losses, In
     });
 }
 
-void CpuOptimizer::sum_squares(Stream& stream, TensorView bins, TensorView gradient, TensorView flags,
-                               Into into) {
-    contract::sum_squares(bins, gradient, flags);
+void CpuOptimizer::sum_squares(Stream& stream, TensorView bins, TensorView gradient, Into into) {
+    contract::sum_squares(bins, gradient);
     require_compute("sum_squares", gradient.dtype);
-    const SumSquaresArgs args{bins.as<std::int64_t>(), gradient.as<float>(),     flags.as<std::uint8_t>(),
-                              gradient.elements(),     into == Into::Accumulate, threads_};
+    const SumSquaresArgs args{bins.as<std::int64_t>(), gradient.as<float>(), gradient.elements(),
+                              into == Into::Accumulate, threads_};
     host_stream(stream).run([kernel = kernels_.sum_squares, args] { kernel(args); });
 }
 

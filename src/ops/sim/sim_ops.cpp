@@ -238,6 +238,21 @@ class SimLoss final : public LossOps {
         const TensorView written = settings.pass == LossPass::Train ? logits : TensorView{};
         counter_.work(stream, 0.0, {losses, logits, written, targets});
     }
+    void row_maxima(Stream& stream, TensorView maxima, TensorView logits, LossSettings settings) override {
+        contract::row_maxima(maxima, logits, settings);
+        counter_.work(stream, 0.0, {maxima, logits});
+    }
+    void exponential_sums(Stream& stream, TensorView sums, TensorView logits, TensorView maxima,
+                          TensorView targets, LossSettings settings) override {
+        contract::exponential_sums(sums, logits, maxima, targets, settings);
+        counter_.work(stream, 0.0, {sums, logits, maxima, targets});
+    }
+    void finish_cross_entropy(Stream& stream, TensorView losses, TensorView logits, TensorView maxima,
+                              TensorView sums, TensorView targets, LossSettings settings) override {
+        contract::finish_cross_entropy(losses, logits, maxima, sums, targets, settings);
+        const TensorView changed = settings.pass == LossPass::Train ? logits : TensorView{};
+        counter_.work(stream, 0.0, {losses, changed, changed, maxima, sums, targets});
+    }
     void sum_losses(Stream& stream, TensorView total, TensorView losses, Into into) override {
         contract::sum_losses(total, losses);
         counter_.work(stream, 0.0, {total, read_if(into, total), losses});
@@ -250,10 +265,9 @@ class SimLoss final : public LossOps {
 class SimOptimizer final : public OptimizerOps {
   public:
     explicit SimOptimizer(Counter counter) : counter_(counter) {}
-    void sum_squares(Stream& stream, TensorView bins, TensorView gradient, TensorView flags,
-                     Into into) override {
-        contract::sum_squares(bins, gradient, flags);
-        counter_.work(stream, 0.0, {bins, read_if(into, bins), gradient, flags});
+    void sum_squares(Stream& stream, TensorView bins, TensorView gradient, Into into) override {
+        contract::sum_squares(bins, gradient);
+        counter_.work(stream, 0.0, {bins, read_if(into, bins), gradient});
     }
     void finish_norm(Stream& stream, TensorView scalars, TensorView bins, double /*max_norm*/,
                      double /*inverse_loss_scale*/) override {

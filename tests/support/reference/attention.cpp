@@ -34,8 +34,9 @@ struct Packed {
     }
     [[nodiscard]] double mask(std::int64_t sample, std::int64_t head, std::int64_t query,
                               std::int64_t key) const {
-        return dropout_factor(settings.dropout, sample,
-                              (head * settings.length + query) * settings.length + key);
+        return dropout_factor(
+            settings.dropout, sample,
+            ((settings.first_head + head) * settings.length + query) * settings.length + key);
     }
 };
 

@@ -71,12 +71,17 @@ class ReferenceLoss final : public LossOps {
   public:
     void cross_entropy(Stream&, TensorView losses, TensorView logits, TensorView targets,
                        LossSettings) override;
+    void row_maxima(Stream&, TensorView maxima, TensorView logits, LossSettings) override;
+    void exponential_sums(Stream&, TensorView sums, TensorView logits, TensorView maxima, TensorView targets,
+                          LossSettings) override;
+    void finish_cross_entropy(Stream&, TensorView losses, TensorView logits, TensorView maxima,
+                              TensorView sums, TensorView targets, LossSettings) override;
     void sum_losses(Stream&, TensorView total, TensorView losses, Into) override;
 };
 
 class ReferenceOptimizer final : public OptimizerOps {
   public:
-    void sum_squares(Stream&, TensorView bins, TensorView gradient, TensorView flags, Into) override;
+    void sum_squares(Stream&, TensorView bins, TensorView gradient, Into) override;
     void finish_norm(Stream&, TensorView scalars, TensorView bins, double max_norm,
                      double inverse_loss_scale) override;
     void adamw(Stream&, TensorView weights, TensorView master, TensorView m, TensorView v,

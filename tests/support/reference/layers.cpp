@@ -229,8 +229,10 @@ void ReferenceElementwise::dropout(Stream& stream, TensorView y, TensorView x, s
                                    Dropout site) {
     host_stream(stream).run([=] {
         const std::int64_t block = rows_per_sample * columns_of(x);
+        const std::int64_t first = site.first_row * columns_of(x);
         for (std::int64_t i = 0; i < x.elements(); ++i) {
-            set_element(y, i, element(x, i) * dropout_factor(site, i / block, i % block));
+            const std::int64_t place = first + i;
+            set_element(y, i, element(x, i) * dropout_factor(site, place / block, place % block));
         }
     });
 }

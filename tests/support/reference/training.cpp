@@ -1,6 +1,7 @@
 // Loss and optimizer of the reference backend, and the backend itself.
 #include <algorithm>
 #include <cmath>
+#include <limits>
 
 #include "support/reference/elements.h"
 #include "support/reference/families.h"
@@ -35,6 +36,67 @@ void ReferenceLoss::cross_entropy(Stream& stream, TensorView losses, TensorView 
     });
 }
 
+namespace {
+
+// Logical columns among those at hand.
+std::int64_t logical_columns(const TensorView& logits, const LossSettings& settings) {
+    return std::clamp<std::int64_t>(settings.vocab_size - settings.first_column, 0, columns_of(logits));
+}
+
+}  // namespace
+
+void ReferenceLoss::row_maxima(Stream& stream, TensorView maxima, TensorView logits, LossSettings settings) {
+    host_stream(stream).run([=] {
+        for (std::int64_t row = 0; row < rows_of(logits); ++row) {
+            double top = -std::numeric_limits<double>::infinity();
+            for (std::int64_t c = 0; c < logical_columns(logits, settings); ++c)
+                top = std::max(top, element(logits, row * columns_of(logits) + c));
+            set_element(maxima, row, top);
+        }
+    });
+}
+
+void ReferenceLoss::exponential_sums(Stream& stream, TensorView sums, TensorView logits, TensorView maxima,
+                                     TensorView targets, LossSettings settings) {
+    host_stream(stream).run([=] {
+        for (std::int64_t row = 0; row < rows_of(logits); ++row) {
+            const std::int64_t target = targets.as<std::int32_t>()[row] - settings.first_column;
+            double sum = 0.0;
+            double at_target = 0.0;
+            for (std::int64_t c = 0; c < logical_columns(logits, settings); ++c) {
+                const double below = element(logits, row * columns_of(logits) + c) - element(maxima, row);
+                sum += std::exp(below);
+                if (c == target && targets.as<std::int32_t>()[row] >= 0) at_target = below;
+            }
+            set_element(sums, 2 * row, sum);
+            set_element(sums, 2 * row + 1, at_target);
+        }
+    });
+}
+
+void ReferenceLoss::finish_cross_entropy(Stream& stream, TensorView losses, TensorView logits,
+                                         TensorView maxima, TensorView sums, TensorView targets,
+                                         LossSettings settings) {
+    host_stream(stream).run([=] {
+        for (std::int64_t row = 0; row < rows_of(logits); ++row) {
+            const bool ignored = targets.as<std::int32_t>()[row] < 0;
+            const std::int64_t target = targets.as<std::int32_t>()[row] - settings.first_column;
+            const double log_total = std::log(element(sums, 2 * row));
+            set_element(losses, row, ignored ? 0.0 : log_total - element(sums, 2 * row + 1));
+            if (settings.pass == LossPass::Evaluate) continue;
+            for (std::int64_t c = 0; c < columns_of(logits); ++c) {
+                const std::int64_t at = row * columns_of(logits) + c;
+                double gradient = 0.0;
+                if (!ignored && c < logical_columns(logits, settings)) {
+                    gradient = std::exp(element(logits, at) - element(maxima, row) - log_total) -
+                               (c == target ? 1.0 : 0.0);
+                }
+                set_element(logits, at, gradient * static_cast<double>(settings.gradient_scale));
+            }
+        }
+    });
+}
+
 void ReferenceLoss::sum_losses(Stream& stream, TensorView total, TensorView losses, Into into) {
     host_stream(stream).run([=] {
         double sum = 0.0;
@@ -43,13 +105,11 @@ void ReferenceLoss::sum_losses(Stream& stream, TensorView total, TensorView loss
     });
 }
 
-void ReferenceOptimizer::sum_squares(Stream& stream, TensorView bins, TensorView gradient, TensorView flags,
-                                     Into into) {
+void ReferenceOptimizer::sum_squares(Stream& stream, TensorView bins, TensorView gradient, Into into) {
     host_stream(stream).run([=] {
         auto* bin = bins.as<std::int64_t>();
         if (into == Into::Overwrite) std::fill(bin, bin + norm_bins, 0);
         for (std::int64_t begin = 0; begin < gradient.elements(); begin += norm_block) {
-            if ((flags.as<std::uint8_t>()[begin / norm_block] & block_counts_in_norm) == 0) continue;
             double rest = 0.0;
             for (std::int64_t i = begin; i < std::min(begin + norm_block, gradient.elements()); ++i) {
                 rest += element(gradient, i) * element(gradient, i);

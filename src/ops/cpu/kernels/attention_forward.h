@@ -100,7 +100,8 @@ inline void tile_factors(const AttentionShape& s, float* factors, std::int64_t s
                          std::int64_t q_begin, std::int64_t k_begin) {
     float* by_query = factors + tile * tile;
     for (std::int64_t query = 0; query < tile; ++query) {
-        const std::int64_t element = (head * s.length + q_begin + query) * s.length + k_begin;
+        const std::int64_t element =
+            ((s.first_head + head) * s.length + q_begin + query) * s.length + k_begin;
         for (std::int64_t key = 0; key < tile; key += simd::lanes) {
             store(by_query + query * tile + key,
                   dropout_factors(s.mask, static_cast<std::uint64_t>(sample), element + key), simd::Full{});

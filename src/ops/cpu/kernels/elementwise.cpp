@@ -148,15 +148,21 @@ void add(const AddArgs& a) {
 
 void dropout(const DropoutArgs& a) {
     with_storage(a.dtype, [&]<class T>(T*) {
-        for (std::int64_t sample = 0; sample < a.samples; ++sample) {
-            const T* x = static_cast<const T*>(a.x) + sample * a.per_sample;
-            T* y = static_cast<T*>(a.y) + sample * a.per_sample;
-            for_pieces(a.threads, a.per_sample, [&](std::int64_t begin, std::int64_t count) {
+        for (std::int64_t done = 0; done < a.count;) {
+            const std::int64_t sample = (a.first + done) / a.per_sample;
+            const std::int64_t element = (a.first + done) % a.per_sample;
+            const std::int64_t left = a.count - done;
+            const std::int64_t here = left < a.per_sample - element ? left : a.per_sample - element;
+            const T* x = static_cast<const T*>(a.x) + done;
+            T* y = static_cast<T*>(a.y) + done;
+            for_pieces(a.threads, here, [&](std::int64_t begin, std::int64_t count) {
                 for_vectors(count, [&](std::int64_t i, auto lanes) {
-                    const F factor = dropout_factors(a.mask, static_cast<std::uint64_t>(sample), begin + i);
+                    const F factor =
+                        dropout_factors(a.mask, static_cast<std::uint64_t>(sample), element + begin + i);
                     store(y + begin + i, load(x + begin + i, lanes) * factor, lanes);
                 });
             });
+            done += here;
         }
     });
 }

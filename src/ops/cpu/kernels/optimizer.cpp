@@ -44,7 +44,6 @@ void sum_squares(const SumSquaresArgs& a) {
         std::int64_t local[norm_bins] = {};
         const std::int64_t end = (index + 1) * group < blocks ? (index + 1) * group : blocks;
         for (std::int64_t block = index * group; block < end; ++block) {
-            if ((a.flags[block] & block_counts_in_norm) == 0) continue;
             const float* gradient = a.gradient + block * norm_block;
             const std::int64_t rest = a.count - block * norm_block;
             simd::SquareSum sum;
