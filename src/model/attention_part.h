@@ -5,26 +5,27 @@
 #include "model/residual_norm.h"
 #include "model/step_context.h"
 #include "trainctl/config/job_spec.h"
+#include "trainctl/model/tensor_partition.h"
 
 namespace trainctl {
 
 struct AttentionSaved {
     NormSaved norm;
-    TensorView qkv;  // [M, (heads + 2 kv_heads) x head_dim], rotated
+    TensorView qkv;  // [M, (heads + 2 kv_heads) x head_dim] of this rank's heads, rotated
     TensorView out;  // [M, heads x head_dim]
     TensorView lse;  // [batch, heads, length]
 };
 
 class AttentionPart {
   public:
-    AttentionPart(const UnitIndex& unit, const ModelSpec& model, NormSettings norm);
+    AttentionPart(const UnitIndex& unit, const ModelSpec& model, const TensorPart& part, NormSettings norm);
 
     // The carry's branch becomes the output of this part. `rope_table` empty: positions were learned.
     // What `keep` leaves out is empty in the saved state.
     AttentionSaved forward(const StepContext& context, const Weights& weights, Carry& carry,
                            TensorView rope_table, Keep keep) const;
-    // Of a state kept at least as Keep::Products. d[M,C]: in, gradient of residual + branch behind this part;
-    // out, of the sum in front of it.
+    // Of a state kept at least as Keep::Products. d[residual rows, C]: in, gradient of residual + branch
+    // behind this part; out, of the sum in front of it.
     void backward(const StepContext& context, const Weights& weights, const GradView& grads,
                   AttentionSaved saved, TensorView d, TensorView rope_table) const;
 
@@ -35,8 +36,7 @@ class AttentionPart {
                          TensorView dout) const;
 
     UnitId unit_;
-    std::int64_t heads_;
-    std::int64_t kv_heads_;
+    HeadPart heads_;
     std::int64_t head_dim_;
     ResidualNorm norm_;
     Linear qkv_;

@@ -9,11 +9,12 @@ NormSettings norm_settings(const ModelSpec& model) {
 
 }  // namespace
 
-Block::Block(const std::vector<ParamSpec>& params, const ModelSpec& model, UnitId unit, Keep keep,
-             int in_flight)
+Block::Block(const std::vector<ParamSpec>& params, const ModelSpec& model, const TensorPart& part,
+             UnitId unit, Keep keep, int in_flight)
     : keep_(keep),
-      attention_(UnitIndex(params, unit), model, norm_settings(model)),
-      mlp_(UnitIndex(params, unit), model, norm_settings(model), architecture_row(model.architecture).mlp),
+      attention_(UnitIndex(params, unit), model, part, norm_settings(model)),
+      mlp_(UnitIndex(params, unit), model, part, norm_settings(model),
+           architecture_row(model.architecture).mlp),
       saved_(in_flight) {}
 
 SavedRef Block::forward(const StepContext& context, const Weights& weights, Carry& carry,

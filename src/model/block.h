@@ -10,12 +10,13 @@ namespace trainctl {
 class Block {
   public:
     // `keep`: of a training pass. `in_flight`: micro-batches whose states exist at once.
-    Block(const std::vector<ParamSpec>& params, const ModelSpec& model, UnitId unit, Keep keep,
-          int in_flight);
+    Block(const std::vector<ParamSpec>& params, const ModelSpec& model, const TensorPart& part, UnitId unit,
+          Keep keep, int in_flight);
 
     SavedRef forward(const StepContext& context, const Weights& weights, Carry& carry, TensorView rope_table);
     void evaluate(const StepContext& context, const Weights& weights, Carry& carry, TensorView rope_table);
-    // d[M,C]: in, gradient behind the block; out, in front of it. Writes every gradient of the unit.
+    // d[residual rows, C]: in, gradient behind the block; out, in front of it. Writes every gradient of the
+    // unit.
     void backward(const StepContext& context, const Weights& weights, const GradView& grads,
                   SavedRef&& consumed, TensorView d, TensorView rope_table);
     // Takes back the states of a pass that ended in an exception.

@@ -1,4 +1,5 @@
-// Dropout at the end of a branch (attention output, MLP output).
+// Dropout of residual-stream matrices: the embedding, and the ends of branches (attention output, MLP
+// output).
 #pragma once
 
 #include <optional>
@@ -7,14 +8,14 @@
 
 namespace trainctl {
 
-// branch[M,C] under the site's mask, in place.
+// branch[residual rows, C] under the site's mask, in place.
 inline void drop_branch(const StepContext& context, TensorView branch, Dropout site) {
     if (site.probability == 0.0F) return;
     context.ops.elementwise.dropout(context.stream, branch, branch, context.micro.length, site);
 }
 
-// Gradient of a branch before its dropout, from d[M,C], which also stays the gradient of the residual: d
-// itself without dropout, else a masked copy that lives as long as this object.
+// Gradient of a branch before its dropout, from d[residual rows, C], which also stays the gradient of the
+// residual: d itself without dropout, else a masked copy that lives as long as this object.
 class BranchGradient {
   public:
     BranchGradient(const StepContext& context, TensorView d, Dropout site) : view_(d) {

@@ -12,10 +12,11 @@ class Embedding {
     explicit Embedding(const std::vector<ParamSpec>& params);
 
     [[nodiscard]] Carry forward(const StepContext& context, const Weights& weights) const;
-    // Consumes d[M,C]. `table_into`: Accumulate where a tied head has written the table's gradient before.
+    // Consumes d[residual rows, C]. `table_into`: Accumulate where a tied head has written the table's
+    // gradient before.
     void backward(const StepContext& context, const GradView& grads, Into table_into, TensorView d) const;
 
-    // The token table [V,C] of the unit's weights or gradients.
+    // The token table [V,C] of the unit's weights or gradients; V: this rank's rows of it.
     [[nodiscard]] TensorView table(const UnitView& unit) const { return unit.tensor(tokens_); }
 
   private:

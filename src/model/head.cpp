@@ -2,13 +2,15 @@
 
 #include <algorithm>
 
+#include "model/vocabulary_loss.h"
+#include "model/whole_rows.h"
 #include "trainctl/model/architecture.h"
 
 namespace trainctl {
 
-std::int64_t default_chunk_rows(std::int64_t padded_vocab, DType dtype) {
+std::int64_t default_chunk_rows(std::int64_t columns, DType dtype) {
     constexpr std::int64_t limit_bytes = std::int64_t{256} << 20;
-    const std::int64_t row_bytes = padded_vocab * static_cast<std::int64_t>(dtype_size(dtype));
+    const std::int64_t row_bytes = columns * static_cast<std::int64_t>(dtype_size(dtype));
     return std::clamp<std::int64_t>(limit_bytes / row_bytes, 128, 1024);
 }
 
@@ -20,10 +22,10 @@ Head::Head(const std::vector<ParamSpec>& params, const ModelSpec& model, std::in
             {architecture_row(model.architecture).norm, static_cast<float>(model.norm_epsilon)}) {}
 
 // Chunks of nearly equal size: a short rest would run its products far from their best speed.
-std::int64_t Head::rows_per_chunk(const StepContext& context) const {
+std::int64_t Head::rows_per_chunk(const StepContext& context, std::int64_t columns) const {
     const std::int64_t rows = context.rows();
     if (chunk_rows_ > 0) return std::min(chunk_rows_, rows);
-    const std::int64_t limit = default_chunk_rows((vocab_size_ + 127) / 128 * 128, context.compute);
+    const std::int64_t limit = default_chunk_rows(columns, context.compute);
     const std::int64_t chunks = (rows + limit - 1) / limit;
     return (rows + chunks - 1) / chunks;
 }
@@ -39,7 +41,7 @@ void Head::chunk(const StepContext& context, const OutputMatrix& output, Into in
         const Scratch scratch(context, matmul.scratch_bytes(MatmulKind::Forward, m, v, c, context.compute));
         matmul.forward(context.stream, logits.view(), y, output.weight, {}, scratch.view());
     }
-    context.ops.loss.cross_entropy(context.stream, losses, logits.view(), targets, settings);
+    vocabulary_loss(context, losses, logits.view(), targets, settings);
     if (settings.pass == LossPass::Evaluate) return;
     {
         const Scratch scratch(context,
@@ -53,7 +55,7 @@ void Head::chunk(const StepContext& context, const OutputMatrix& output, Into in
 void Head::all_chunks(const StepContext& context, const OutputMatrix& output, TensorView y,
                       const LossTarget& loss, const LossSettings& settings) const {
     const std::int64_t rows = context.rows();
-    const std::int64_t step = rows_per_chunk(context);
+    const std::int64_t step = rows_per_chunk(context, output.weight.shape[0]);
     const TensorView targets = context.micro.targets.reshaped(Shape{rows});
     // All losses are summed at once at the end: the sum does not depend on the chunks.
     const ArenaScope losses(context.arena, Shape{rows}, context.statistics);
@@ -71,8 +73,12 @@ TensorView Head::train(const StepContext& context, const Weights& weights, const
                        const OutputMatrix& output, Carry& carry, float gradient_scale,
                        const LossTarget& loss) const {
     const NormSaved saved = norm_.forward(context, weights, carry, Keep::Everything);
-    all_chunks(context, output, saved.y, loss, {vocab_size_, gradient_scale, LossPass::Train});
-    const TensorView d = context.activation(saved.y.shape[1]);
+    {
+        const WholeRows y(context, saved.y, RowContent::Gathered);
+        all_chunks(context, output, y.view(), loss, {vocab_size_, gradient_scale, LossPass::Train});
+        y.sum_into_local();
+    }
+    const TensorView d = context.residual_activation(saved.y.shape[1]);
     norm_.backward(context, weights, grads, saved, saved.y, d, {});
     context.release(saved.y);
     carry = {};
@@ -83,7 +89,10 @@ void Head::evaluate(const StepContext& context, const Weights& weights, const Ou
                     Carry& carry, const LossTarget& loss) const {
     const NormSaved saved = norm_.forward(context, weights, carry, Keep::Nothing);
     context.release(carry.residual);
-    all_chunks(context, output, saved.y, loss, {vocab_size_, 1.0F, LossPass::Evaluate});
+    {
+        const WholeRows y(context, saved.y, RowContent::Gathered);
+        all_chunks(context, output, y.view(), loss, {vocab_size_, 1.0F, LossPass::Evaluate});
+    }
     context.release(saved.y);
     carry = {};
 }

@@ -8,7 +8,7 @@
 
 namespace trainctl {
 
-// The output matrix [V,C]: of the head unit, or the embedding's token table when tied.
+// The output matrix [V,C]: of the head unit, or the embedding's token table when tied. V: this rank's rows.
 struct OutputMatrix {
     TensorView weight;
     TensorView gradient;  // empty while evaluating
@@ -27,8 +27,8 @@ class Head {
     Head(const std::vector<ParamSpec>& params, const ModelSpec& model, std::int64_t chunk_rows);
 
     // Consumes the carry; writes the gradients of the output matrix and of the final norm and adds the
-    // losses. Returns d[M,C], the gradient of residual + branch behind the last block, for the caller to
-    // release.
+    // losses. Returns d[residual rows, C], the gradient of residual + branch behind the last block, for the
+    // caller to release.
     [[nodiscard]] TensorView train(const StepContext& context, const Weights& weights, const GradView& grads,
                                    const OutputMatrix& output, Carry& carry, float gradient_scale,
                                    const LossTarget& loss) const;
@@ -39,7 +39,8 @@ class Head {
     [[nodiscard]] int output_place() const { return output_; }
 
   private:
-    [[nodiscard]] std::int64_t rows_per_chunk(const StepContext& context) const;
+    // Of logits with `columns` columns.
+    [[nodiscard]] std::int64_t rows_per_chunk(const StepContext& context, std::int64_t columns) const;
     // Losses[count] of rows [begin, begin + count) and, in training, their share of the output matrix's
     // gradient; y's rows are then replaced by their own gradient.
     void chunk(const StepContext& context, const OutputMatrix& output, Into into, TensorView y,
@@ -55,6 +56,6 @@ class Head {
 
 // At most 1024 rows (weight gradients are summed in chunks of that size anyway) and 256 MiB of logits, but at
 // least 128 rows, so that the pass over the gradient of the output matrix stays a small part of its product.
-std::int64_t default_chunk_rows(std::int64_t padded_vocab, DType dtype);
+std::int64_t default_chunk_rows(std::int64_t columns, DType dtype);
 
 }  // namespace trainctl

@@ -103,13 +103,33 @@ void fill_normal(const ParamSpec& param, std::uint64_t seed, std::int64_t begin,
     }
 }
 
+// Elements [begin, begin + out.size()) of the local part, in runs that are neighbours in the whole tensor.
+void fill_normal_part(const ParamSpec& param, std::uint64_t seed, std::int64_t begin, std::span<float> out) {
+    const Box box = local_box(param);
+    const int rank = param.global.rank();
+    // Rows of a matrix that is split by columns lie apart; every other part is one run.
+    const bool apart = rank == 2 && box.extent[1] != param.global[1];
+    const std::int64_t run = apart ? box.extent[1] : std::max<std::int64_t>(box.extent.elements(), 1);
+    const std::int64_t stride = apart ? param.global[1] : run;
+    std::int64_t first = rank == 0 ? 0 : box.offset[0];
+    if (rank == 2) first = first * param.global[1] + box.offset[1];
+    const auto count = static_cast<std::int64_t>(out.size());
+    for (std::int64_t done = 0; done < count;) {
+        const std::int64_t element = begin + done;
+        const std::int64_t here = std::min(count - done, run - element % run);
+        fill_normal(param, seed, first + element / run * stride + element % run,
+                    out.subspan(static_cast<std::size_t>(done), static_cast<std::size_t>(here)));
+        done += here;
+    }
+}
+
 }  // namespace
 
 void initial_values(const ParamSpec& param, std::uint64_t seed, std::int64_t begin, std::span<float> out) {
     const auto count = static_cast<std::int64_t>(out.size());
     invariant(begin >= 0 && begin + count <= param.padded.elements(), "initial_values: beyond the tensor");
     // Only the first dimension is ever padded, so the padding is one tail of the flattened tensor.
-    const std::int64_t logical = param.global.elements();
+    const std::int64_t logical = local_box(param).extent.elements();
     const auto drawn = static_cast<std::size_t>(std::min(std::max(logical - begin, std::int64_t{0}), count));
     switch (param.init) {
         case InitKind::Zero:
@@ -119,7 +139,7 @@ void initial_values(const ParamSpec& param, std::uint64_t seed, std::int64_t beg
             std::fill(out.begin(), out.begin() + static_cast<std::ptrdiff_t>(drawn), 1.0F);
             break;
         case InitKind::Normal:
-            fill_normal(param, seed, begin, out.first(drawn));
+            fill_normal_part(param, seed, begin, out.first(drawn));
             break;
     }
     std::fill(out.begin() + static_cast<std::ptrdiff_t>(drawn), out.end(), 0.0F);

@@ -24,18 +24,23 @@ Linear::Linear(const UnitIndex& unit, const std::vector<std::string>& members, B
     invariant(weight_ != no_place, "a dense layer without a weight");
 }
 
+bool Linear::adds_bias(const StepContext& context) const {
+    return bias_use_ == BiasUse::InProduct ||
+           (bias_use_ == BiasUse::InSum && context.tensor.part().rank == 0);
+}
+
 void Linear::forward(const StepContext& context, const Weights& weights, TensorView y, TensorView x) const {
     MatmulOps& matmul = context.ops.matmul;
     const TensorView w = weight(weights);
     const Scratch scratch(context, matmul.scratch_bytes(MatmulKind::Forward, x.shape[0], w.shape[0],
                                                         w.shape[1], context.compute));
-    const TensorView added = bias_use_ == BiasUse::InProduct ? bias(weights) : TensorView{};
+    const TensorView added = adds_bias(context) ? bias(weights) : TensorView{};
     matmul.forward(context.stream, y, x, w, added, scratch.view());
 }
 
 void Linear::backward_parameters(const StepContext& context, const GradView& grads, TensorView dy,
                                  TensorView x) const {
-    if (bias_ != no_place && bias_use_ == BiasUse::InProduct) {
+    if (bias_ != no_place && bias_use_ != BiasUse::ByCaller) {
         ElementwiseOps& elementwise = context.ops.elementwise;
         const Scratch scratch(context, elementwise.column_sum_scratch_bytes(dy.shape[0], dy.shape[1]));
         elementwise.bias_backward(context.stream, bias(grads.grads), dy, grads.into, scratch.view());

@@ -12,6 +12,7 @@ namespace trainctl {
 
 enum class BiasUse {
     InProduct,  // added by the product, if the layer has a bias
+    InSum,      // the products of all tensor-parallel ranks are summed: the first rank's adds it
     ByCaller,   // a fused activation adds it and computes its gradient
 };
 
@@ -20,7 +21,7 @@ class Linear {
     // Members by name, for example {"attention.q", "attention.k", "attention.v"}, in the order of the group.
     Linear(const UnitIndex& unit, const std::vector<std::string>& members, BiasUse bias_use);
 
-    // y[M,N] = x[M,K] W^T (+ bias)
+    // y[M,N] = x[M,K] W^T (+ bias). Sizes are those of this rank's part of the layer.
     void forward(const StepContext& context, const Weights& weights, TensorView y, TensorView x) const;
     // Gradients of bias (unless ByCaller) and weight; x may be reused afterwards.
     void backward_parameters(const StepContext& context, const GradView& grads, TensorView dy,
@@ -36,6 +37,8 @@ class Linear {
     }
 
   private:
+    [[nodiscard]] bool adds_bias(const StepContext& context) const;
+
     int members_;
     int weight_;
     int bias_;

@@ -1,6 +1,7 @@
 #include "model/mlp_part.h"
 
 #include "model/branch_dropout.h"
+#include "model/whole_rows.h"
 
 namespace trainctl {
 namespace {
@@ -12,19 +13,24 @@ Linear up_product(const UnitIndex& unit, MlpKind kind) {
 
 }  // namespace
 
-MlpPart::MlpPart(const UnitIndex& unit, const ModelSpec& model, NormSettings norm, MlpKind kind)
+MlpPart::MlpPart(const UnitIndex& unit, const ModelSpec& model, const TensorPart& part, NormSettings norm,
+                 MlpKind kind)
     : unit_(unit.unit()),
-      ffn_(model.ffn_size),
+      ffn_(model.ffn_size / part.size),
       kind_(kind),
       norm_(unit, "mlp_norm", norm),
       up_(up_product(unit, kind)),
-      down_(unit, {"mlp.down"}, BiasUse::InProduct) {}
+      down_(unit, {"mlp.down"}, BiasUse::InSum) {}
 
 MlpSaved MlpPart::forward(const StepContext& context, const Weights& weights, Carry& carry, Keep keep) const {
     MlpSaved saved = widen(context, weights, carry, keep);
-    carry.branch = context.activation(carry.residual.shape[1]);
-    down_.forward(context, weights, carry.branch, saved.activated);
-    drop_branch(context, carry.branch, context.dropout_at(unit_, DropoutPlace::MlpOutput));
+    carry.branch = context.residual_activation(carry.residual.shape[1]);
+    {
+        const WholeRows branch(context, carry.branch, RowContent::Unwritten);
+        down_.forward(context, weights, branch.view(), saved.activated);
+        branch.sum_into_local();
+    }
+    drop_branch(context, carry.branch, context.residual_dropout_at(unit_, DropoutPlace::MlpOutput));
     if (keep < Keep::Everything) context.drop(saved.activated);
     return saved;
 }
@@ -39,7 +45,10 @@ MlpSaved MlpPart::widen(const StepContext& context, const Weights& weights, Carr
     MlpSaved saved;
     saved.norm = norm_.forward(context, weights, carry, keep);
     saved.up = context.activation(kind_ == MlpKind::SwiGlu ? 2 * ffn_ : ffn_);
-    up_.forward(context, weights, saved.up, saved.norm.y);
+    {
+        const WholeRows y(context, saved.norm.y, RowContent::Gathered);
+        up_.forward(context, weights, saved.up, y.view());
+    }
     if (keep < Keep::Everything) context.drop(saved.norm.y);
     activate(context, weights, saved);
     if (keep < Keep::Products) context.drop(saved.up);
@@ -77,16 +86,21 @@ void MlpPart::backward(const StepContext& context, const Weights& weights, const
     if (saved.activated.empty()) activate(context, weights, saved);
     const TensorView dactivated = saved.activated;  // its last reader is the weight gradient below
     {
-        const BranchGradient dbranch(context, d, context.dropout_at(unit_, DropoutPlace::MlpOutput));
+        const BranchGradient local(context, d, context.residual_dropout_at(unit_, DropoutPlace::MlpOutput));
+        const WholeRows dbranch(context, local.view(), RowContent::Gathered);
         down_.backward_parameters(context, grads, dbranch.view(), saved.activated);
         down_.backward_input(context, weights, dactivated, dbranch.view());
     }
     const TensorView dup = activate_backward(context, weights, grads, saved, dactivated);
     context.release(saved.up);
     if (saved.norm.y.empty()) norm_.repeat(context, weights, saved.norm);
-    up_.backward_parameters(context, grads, dup, saved.norm.y);
     const TensorView dy = saved.norm.y;
-    up_.backward_input(context, weights, dy, dup);
+    {
+        const WholeRows y(context, saved.norm.y, RowContent::Gathered);
+        up_.backward_parameters(context, grads, dup, y.view());
+        up_.backward_input(context, weights, y.view(), dup);
+        y.sum_into_local();
+    }
     context.release(dup);
     norm_.backward(context, weights, grads, saved.norm, dy, d, d);
     context.release(dy);

@@ -5,25 +5,28 @@
 #include "model/residual_norm.h"
 #include "model/step_context.h"
 #include "trainctl/model/architecture.h"
+#include "trainctl/model/tensor_axis.h"
 
 namespace trainctl {
 
 struct MlpSaved {
     NormSaved norm;
+    // F: this rank's share of the feed-forward width.
     TensorView up;         // Gelu: [M,F] before bias and activation; SwiGlu: [M,2F] = [gate | up]
     TensorView activated;  // [M,F]
 };
 
 class MlpPart {
   public:
-    MlpPart(const UnitIndex& unit, const ModelSpec& model, NormSettings norm, MlpKind kind);
+    MlpPart(const UnitIndex& unit, const ModelSpec& model, const TensorPart& part, NormSettings norm,
+            MlpKind kind);
 
     // The carry's branch becomes the output of this part. What `keep` leaves out is empty in the saved state.
     MlpSaved forward(const StepContext& context, const Weights& weights, Carry& carry, Keep keep) const;
     // Everything that backward needs and nothing more: stops before the last product. Consumes the carry.
     MlpSaved recompute(const StepContext& context, const Weights& weights, Carry& carry) const;
-    // Of a state kept at least as Keep::Products. d[M,C]: in, gradient of residual + branch behind this part;
-    // out, of the sum in front of it.
+    // Of a state kept at least as Keep::Products. d[residual rows, C]: in, gradient of residual + branch
+    // behind this part; out, of the sum in front of it.
     void backward(const StepContext& context, const Weights& weights, const GradView& grads, MlpSaved saved,
                   TensorView d) const;
 

@@ -1,5 +1,6 @@
 #include "trainctl/model/param.h"
 
+#include <algorithm>
 #include <cmath>
 #include <string_view>
 #include <utility>
@@ -34,14 +35,18 @@ class UnitBuilder {
         return param;
     }
     void norm(const std::string& name, const ArchitectureRow& row, std::int64_t size) {
-        vector(name + ".weight", size, -1, InitKind::One);
-        if (row.norm == NormKind::LayerNorm) vector(name + ".bias", size, -1, InitKind::Zero);
+        vector(name + ".weight", size, -1, InitKind::One).of_residual_rows = true;
+        if (row.norm == NormKind::LayerNorm)
+            vector(name + ".bias", size, -1, InitKind::Zero).of_residual_rows = true;
     }
-    // Marks the last `members` parameters as one fused group.
-    void fuse(int members) {
+    // Marks the last `members` parameters as one fused group, to be cut at multiples of `grain`.
+    void fuse(int members, std::int64_t grain = 1) {
         const int group = groups_++;
-        for (int i = 0; i < members; ++i)
-            params_[params_.size() - 1 - static_cast<std::size_t>(i)].group = group;
+        for (int i = 0; i < members; ++i) {
+            ParamSpec& param = params_[params_.size() - 1 - static_cast<std::size_t>(i)];
+            param.group = group;
+            param.tensor_grain = grain;
+        }
     }
 
   private:
@@ -51,7 +56,6 @@ class UnitBuilder {
         param.global = shape;
         param.padded = shape;
         param.tensor_dim = tensor_dim;
-        param.replicated = tensor_dim < 0;
         param.unit = unit_;
         param.init_std = init_std;
         return params_.emplace_back(std::move(param));
@@ -94,16 +98,28 @@ void add_attention(UnitBuilder& unit, const ModelSpec& model, const Architecture
         unit.vector("attention.q.bias", queries, 0, InitKind::Zero);
         unit.vector("attention.k.bias", keys, 0, InitKind::Zero);
         unit.vector("attention.v.bias", keys, 0, InitKind::Zero);
-        unit.fuse(3);
+        unit.fuse(3, model.head_dim);
     }
     unit.matrix("attention.q.weight", queries, model.hidden_size, 0);
     unit.matrix("attention.k.weight", keys, model.hidden_size, 0);
     unit.matrix("attention.v.weight", keys, model.hidden_size, 0);
-    unit.fuse(3);
+    unit.fuse(3, model.head_dim);
     unit.norm("attention_norm", row, model.hidden_size);
 }
 
 }  // namespace
+
+Box local_box(const ParamSpec& param) {
+    Box box = whole_box(param.global);
+    if (param.tensor_dim >= 0) box.offset[param.tensor_dim] = param.tensor_begin;
+    for (int dim = 0; dim < param.global.rank(); ++dim) {
+        const std::int64_t behind = std::max<std::int64_t>(param.global[dim] - box.offset[dim], 0);
+        box.extent[dim] = std::min(param.padded[dim], behind);
+        invariant(dim == 0 || box.extent[dim] == param.padded[dim],
+                  "only the first dimension of a tensor is padded");
+    }
+    return box;
+}
 
 std::vector<ParamSpec> model_parameters(const ModelSpec& model) {
     check_model(model);

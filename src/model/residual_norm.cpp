@@ -12,10 +12,10 @@ NormSaved ResidualNorm::forward(const StepContext& context, const Weights& weigh
                                 Keep keep) const {
     const std::int64_t hidden = carry.residual.shape[1];
     NormSaved saved;
-    saved.statistics = context.arena.tensor(Shape{context.rows(), 2}, context.statistics);
+    saved.statistics = context.arena.tensor(Shape{context.residual_rows(), 2}, context.statistics);
     const bool adds = !carry.branch.empty();
-    if (adds) saved.residual = context.activation(hidden);
-    saved.y = context.activation(hidden);
+    if (adds) saved.residual = context.residual_activation(hidden);
+    saved.y = context.residual_activation(hidden);
     normalise(context, weights, saved, carry.residual, carry.branch);
     if (adds) {
         context.release(carry.branch);
@@ -31,7 +31,7 @@ NormSaved ResidualNorm::forward(const StepContext& context, const Weights& weigh
 }
 
 void ResidualNorm::repeat(const StepContext& context, const Weights& weights, NormSaved& saved) const {
-    saved.y = context.activation(saved.residual.shape[1]);
+    saved.y = context.residual_activation(saved.residual.shape[1]);
     NormSaved only_y = saved;
     only_y.residual = {};  // nothing is added this time
     normalise(context, weights, only_y, saved.residual, {});

@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <optional>
 
+#include "model/tensor_ranks.h"
 #include "trainctl/device/arena.h"
 #include "trainctl/model/transformer.h"
 #include "trainctl/ops/ops.h"
@@ -33,14 +34,23 @@ struct StepContext {
     DType compute;     // activations and weights
     DType statistics;  // norm statistics, softmax denominators, losses
     DropoutPlan dropout;
+    const TensorRanks& tensor;
 
-    // M: rows of every activation matrix.
+    // M: rows of every activation matrix between column- and row-parallel products.
     [[nodiscard]] std::int64_t rows() const { return micro.batch * micro.length; }
+    // Rows of the residual stream (and norms, branches) on this rank: all of them, or its share.
+    [[nodiscard]] std::int64_t residual_rows() const { return tensor.residual_rows(rows()); }
     [[nodiscard]] bool training() const { return mode == PassMode::Train; }
     // Activation [rows, columns] in the arena; release with release().
     [[nodiscard]] TensorView activation(std::int64_t columns) const {
         return arena.tensor(Shape{rows(), columns}, compute);
     }
+    // The same for the residual stream.
+    [[nodiscard]] TensorView residual_activation(std::int64_t columns) const {
+        return arena.tensor(Shape{residual_rows(), columns}, compute);
+    }
+    // Token id of the first of this rank's `rows` rows of a vocabulary table.
+    [[nodiscard]] std::int64_t first_token(std::int64_t rows) const { return tensor.part().rank * rows; }
     void release(const TensorView& view) const { arena.release(view.data); }
     // Releases it and leaves it empty.
     void drop(TensorView& view) const {
@@ -50,8 +60,14 @@ struct StepContext {
     // Probability 0 outside training.
     [[nodiscard]] Dropout dropout_at(UnitId unit, DropoutPlace place) const {
         return {training() ? dropout.probability : 0.0F, dropout.key,
-                static_cast<std::uint32_t>(unit) * 8U + static_cast<std::uint32_t>(place),
-                micro.first_sample};
+                static_cast<std::uint32_t>(unit) * 8U + static_cast<std::uint32_t>(place), micro.first_sample,
+                0};
+    }
+    // Of a matrix of residual rows.
+    [[nodiscard]] Dropout residual_dropout_at(UnitId unit, DropoutPlace place) const {
+        Dropout site = dropout_at(unit, place);
+        site.first_row = tensor.first_residual_row(rows());
+        return site;
     }
 };
 

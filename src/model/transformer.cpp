@@ -12,6 +12,7 @@
 #include "model/rope_table.h"
 #include "trainctl/base/hash.h"
 #include "trainctl/model/architecture.h"
+#include "trainctl/model/tensor_partition.h"
 
 namespace trainctl {
 namespace {
@@ -61,7 +62,8 @@ class UnitTransformer final : public Transformer {
   public:
     UnitTransformer(Device& device, const ModelSpec& model, const ModelOptions& options,
                     std::int64_t sequence_length, const StageUnits& stage)
-        : UnitTransformer(device, model, options, sequence_length, stage, model_parameters(model)) {}
+        : UnitTransformer(device, model, options, sequence_length, stage,
+                          tensor_parameters(model, options.tensor.part())) {}
 
     void forget_flights() override {
         for (Part& part : parts_)
@@ -149,6 +151,7 @@ class UnitTransformer final : public Transformer {
           tied_(model.tie_embeddings),
           head_unit_(static_cast<UnitId>(model.layers + 1)),
           dropout_(dropout_plan(model, options.seed)),
+          tensor_(device, options.tensor),
           params_(stage_parameters(all, model, stage)),
           positions_(UnitIndex(all, 0).find("positions.weight")),
           embedding_(all),
@@ -161,7 +164,8 @@ class UnitTransformer final : public Transformer {
             part.first_block = std::max(run.begin, 1);
             const UnitId end = std::min(run.end, head_unit_);
             for (UnitId unit = part.first_block; unit < end; ++unit)
-                part.blocks.emplace_back(all, model, unit, kept(options, unit - 1), stage.in_flight);
+                part.blocks.emplace_back(all, model, tensor_.part(), unit, kept(options, unit - 1),
+                                         stage.in_flight);
             part.flights.resize(static_cast<std::size_t>(stage.in_flight));
             for (State& state : part.flights) state.saved.resize(part.blocks.size());
         }
@@ -176,8 +180,8 @@ class UnitTransformer final : public Transformer {
                  fmt::format("a micro-batch of {} x {} tokens for a model made for sequences of up to {}",
                              micro.batch, micro.length, sequence_length_));
         }
-        return {runtime.ops, runtime.arena,    runtime.compute, micro,
-                mode,        options_.compute, statistics_,     dropout_};
+        return {runtime.ops,      runtime.arena, runtime.compute, micro,  mode,
+                options_.compute, statistics_,   dropout_,        tensor_};
     }
 
     [[nodiscard]] TensorView rope(const StepContext& context) const {
@@ -277,6 +281,7 @@ class UnitTransformer final : public Transformer {
     bool tied_;
     UnitId head_unit_;
     DropoutPlan dropout_;
+    TensorRanks tensor_;
     std::vector<ParamSpec> params_;
     int positions_;  // place of the position table in unit 0
     Embedding embedding_;

@@ -63,7 +63,7 @@ std::vector<NamedSlice> named_slices(const ShardPlan& plan, const ModelMemory& m
             if (share == Share::Owned && !param.primary) continue;
             for (const State state : all_states) {
                 slices.push_back(
-                    {state_name(param.name, state), param.global, whole_box(param.global), range.flat,
+                    {state_name(param.name, state), param.global, local_box(param), range.flat,
                      memory.state(state, i).flat(range.unit_offset - held.begin, range.flat.size())});
             }
         }

@@ -85,7 +85,7 @@ std::vector<TensorRange> tensor_ranges(const UnitLayout& unit, const std::vector
     std::vector<TensorRange> ranges;
     for (const ParamPlace& place : unit.places) {
         const std::int64_t logical =
-            params[static_cast<std::size_t>(place.param)].global.elements();
+            local_box(params[static_cast<std::size_t>(place.param)]).extent.elements();
         const std::int64_t begin = std::max(of_unit.begin, place.offset);
         const std::int64_t end = std::min(of_unit.end, place.offset + logical);
         if (begin >= end) continue;

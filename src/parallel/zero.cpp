@@ -5,6 +5,7 @@
 #include "parallel/gradient_memory.h"
 #include "parallel/model_memory.h"
 #include "parallel/model_state.h"
+#include "parallel/replica_sums.h"
 #include "parallel/resident_params.h"
 #include "parallel/shard_plan.h"
 #include "parallel/sharded_optimizer.h"
@@ -32,6 +33,7 @@ class WiredZeroState : public ZeroState {
           gradients_(plan_, device),
           params_(make_params(plan_, memory_, device, axes.data, compute, communication)),
           reducer_(plan_, gradients_, device, ops, axes.data, compute, communication),
+          replicas_(plan_, gradients_, device, ops, axes.tensor, compute, communication),
           optimizer_(plan_, memory_, gradients_, *params_, device, ops, axes, compute, communication) {}
 
     ParamSource& params() override { return *params_; }
@@ -44,6 +46,7 @@ class WiredZeroState : public ZeroState {
 
     void update(TensorView scalars, const UpdateSettings& settings) override {
         reducer_.finish();
+        replicas_.add();
         optimizer_.update(scalars, settings);
     }
 
@@ -55,6 +58,7 @@ class WiredZeroState : public ZeroState {
         std::vector<MemoryRow> rows = memory_.memory_table();
         for (const MemoryRow& row : params_->memory_table()) rows.push_back(row);
         for (const MemoryRow& row : gradients_.memory_table()) rows.push_back(row);
+        for (const MemoryRow& row : replicas_.memory_table()) rows.push_back(row);
         return rows;
     }
     [[nodiscard]] int buckets() const override { return static_cast<int>(plan_.buckets().size()); }
@@ -68,6 +72,7 @@ class WiredZeroState : public ZeroState {
     GradientMemory gradients_;
     std::unique_ptr<PublishedParams> params_;
     BucketedReducer reducer_;
+    ReplicaSums replicas_;
     ShardedOptimizer optimizer_;
 };
 

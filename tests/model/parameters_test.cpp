@@ -97,7 +97,7 @@ TEST_CASE("parameters have unique names, lie in unit order and are decayed by th
             CHECK(param.unit >= unit);
             unit = param.unit;
             CHECK(param.decay == (param.global.rank() == 2));
-            CHECK(param.replicated == (param.tensor_dim < 0));
+            CHECK(local_box(param) == whole_box(param.global));
             const bool output = param.name.find("output.weight") != std::string::npos && param.name[0] == 'b';
             const bool down = param.name.find("mlp.down.weight") != std::string::npos;
             if (param.init == InitKind::Normal) {

@@ -9,6 +9,7 @@
 #include "trainctl/device/arena.h"
 #include "trainctl/model/param.h"
 #include "trainctl/model/param_source.h"
+#include "trainctl/model/tensor_axis.h"
 #include "trainctl/ops/ops.h"
 
 namespace trainctl {
@@ -30,6 +31,7 @@ struct ModelOptions {
     // Blocks 1, 1 + n, 1 + 2n, ... are recomputed in backward, to the same bits; n = checkpoint_every_blocks.
     GradientCheckpointing gradient_checkpointing = GradientCheckpointing::None;
     std::int64_t checkpoint_every_blocks = 1;
+    TensorAxis tensor;  // ranks that share the matrices; by default nobody
 };
 
 // Told where a training pass stands, for timing. Called by the thread that issues the work.
@@ -94,8 +96,8 @@ class Transformer {
     virtual TensorView evaluate(Runtime& runtime, const MicroBatch& micro, int part, TensorView input,
                                 const LossRequest& loss) = 0;
 
-    // Of this rank's units. What another rank counts and saves (the copy of a tied matrix beside the head of
-    // a pipeline) is not primary.
+    // Of this rank's units, as it holds them (tensor_partition.h). What another rank counts and saves (the
+    // copy of a tied matrix beside the head of a pipeline) is not primary.
     [[nodiscard]] virtual const std::vector<ParamSpec>& parameters() const = 0;
 
     // A whole model's forward, loss and backward (evaluate_micro: forward and loss) of one micro-batch.

@@ -1,0 +1,35 @@
+// The ranks that share every matrix of a model (tensor parallel).
+#pragma once
+
+#include <cstdint>
+
+#include "trainctl/comm/communicator.h"
+
+namespace trainctl {
+
+// What a rank keeps of the residual stream between the matrix products.
+enum class ResidualRows : std::uint8_t {
+    All,      // the same on every rank
+    Sharded,  // its share of the rows (sequence parallel)
+};
+
+// One rank's place among them. Pure data.
+struct TensorPart {
+    int size = 1;
+    int rank = 0;
+    ResidualRows residual = ResidualRows::Sharded;
+};
+
+// How a model reaches them. What is pointed to outlives the model.
+struct TensorAxis {
+    Communicator* ranks = nullptr;  // nullptr: nobody else
+    Stream* stream = nullptr;       // a communication stream for these messages alone; unused without others
+    ResidualRows residual = ResidualRows::Sharded;
+
+    [[nodiscard]] TensorPart part() const {
+        return ranks == nullptr ? TensorPart{1, 0, residual}
+                                : TensorPart{ranks->size(), ranks->rank(), residual};
+    }
+};
+
+}  // namespace trainctl
