@@ -18,6 +18,7 @@
 #include "trainctl/data/preflight.h"
 #include "trainctl/rundir/run_record.h"
 #include "trainctl/train/device_peak.h"
+#include "trainctl/train/rank_placement.h"
 #include "trainctl/train/run_checkpoints.h"
 
 namespace trainctl {
@@ -97,7 +98,13 @@ Exit train_run(RankContext& context, const JobSpec& job, const TrainOptions& opt
     RankLink& link = control;
     Rank rank(context.device, context.world, mesh_shape(job.parallel, context.world.size()));
 
-    // Data first: they are the most likely mistake, and nothing is created for a job that cannot run.
+    const std::vector<std::string> hosts = link.gather(context.world.host());
+    at_rank_0(link, [&] {
+        if (!job.parallel.tensor_across_hosts) require_tensor_groups_on_one_host(hosts, rank.mesh.shape);
+        return std::string();
+    });
+
+    // Data next: they are the most likely mistake, and nothing is created for a job that cannot run.
     std::unique_ptr<Corpus> corpus;
     std::string data_text;
     agree(
@@ -134,7 +141,6 @@ Exit train_run(RankContext& context, const JobSpec& job, const TrainOptions& opt
     if (first_rank) settings.fence = [&directory] { directory->check(); };
     CheckpointStore store(files, invocation.clock, settings, first_rank ? &directory->journal() : nullptr,
                           first_rank ? directory->history() : Journal{});
-    const std::vector<std::string> hosts = link.gather(context.world.host());
     at_rank_0(link, [&] {
         write_record(context, *directory, job, hosts, data_print);
         prepare_checkpoints(context, store, job);

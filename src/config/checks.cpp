@@ -74,7 +74,13 @@ void check_layout(const JobSpec& job, std::vector<Finding>& findings) {
     };
     const char* tensor = "parallel.tensor_parallel_size";
     divides(parallel.tensor_parallel_size, tensor, model.heads, "model.heads");
-    divides(parallel.tensor_parallel_size, tensor, model.kv_heads, "model.kv_heads");
+    if (model.kv_heads > 0 && model.kv_heads % parallel.tensor_parallel_size != 0 &&
+        parallel.tensor_parallel_size % model.kv_heads != 0)
+        findings.push_back(
+            finding("divisibility", {tensor, "model.kv_heads"},
+                    fmt::format("model.kv_heads {} is neither a multiple nor a divisor of {} {}",
+                                model.kv_heads, tensor, parallel.tensor_parallel_size),
+                    "a key/value head is held by one rank, or by the same number of ranks each"));
     divides(parallel.tensor_parallel_size, tensor, model.ffn_size, "model.ffn_size");
     if (model.padded_vocab_size() % parallel.tensor_parallel_size != 0)
         findings.push_back(
@@ -83,9 +89,6 @@ void check_layout(const JobSpec& job, std::vector<Finding>& findings) {
                                 model.padded_vocab_size(), tensor, parallel.tensor_parallel_size),
                     "use a power of two up to 128 ranks"));
     check_pipeline(job, findings);
-    if (parallel.sequence_parallel)
-        divides(parallel.tensor_parallel_size, tensor, job.training.sequence_length,
-                "training.sequence_length");
 }
 
 namespace {

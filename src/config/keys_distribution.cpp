@@ -10,9 +10,8 @@ void add_parallel(std::vector<Key>& keys) {
         "parallel.tensor_parallel_size", Kind::Integer,
         {.bounds = between(1, 1024),
          .unit = "ranks",
-         .help = "Ranks that share every matrix.",
-         .aliases = {"tensor_model_parallel_size", "tensor_parallel_degree", "tp", "model_parallel_size"},
-         .availability = Availability::NotBuilt},
+         .help = "Ranks that share every matrix; they exchange activations in every block.",
+         .aliases = {"tensor_model_parallel_size", "tensor_parallel_degree", "tp", "model_parallel_size"}},
         &JobSpec::parallel, &ParallelSpec::tensor_parallel_size));
     keys.push_back(bound_key(
         "parallel.pipeline_parallel_size", Kind::Integer,
@@ -33,9 +32,12 @@ void add_parallel(std::vector<Key>& keys) {
                   &JobSpec::parallel, &ParallelSpec::data_parallel_size));
     keys.push_back(
         bound_key("parallel.sequence_parallel", Kind::Boolean,
-                  {.help = "Splits norms and residuals along the sequence among tensor-parallel ranks.",
-                   .availability = Availability::NotBuilt},
+                  {.help = "Splits norms and residuals by rows (samples x positions) among tensor-parallel "
+                           "ranks; of no effect with one."},
                   &JobSpec::parallel, &ParallelSpec::sequence_parallel));
+    keys.push_back(bound_key("parallel.tensor_across_hosts", Kind::Boolean,
+                             {.help = "Allows ranks that share matrices to be on different hosts."},
+                             &JobSpec::parallel, &ParallelSpec::tensor_across_hosts));
     keys.push_back(word_key("parallel.pipeline_schedule", {{"1f1b"}, {"interleaved"}},
                             {.help = "Order of forward and backward micro-batches in a pipeline. interleaved "
                                      "idles less, sends more and needs virtual_stages >= 2.",

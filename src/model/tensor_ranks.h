@@ -18,10 +18,8 @@ class TensorRanks {
     [[nodiscard]] bool alone() const { return part_.size == 1; }
     [[nodiscard]] bool shards_rows() const { return !alone() && part_.residual == ResidualRows::Sharded; }
 
-    // Of `rows` rows of the residual stream those on one rank; the last ranks' may be padding.
-    [[nodiscard]] std::int64_t residual_rows(std::int64_t rows) const {
-        return shards_rows() ? (rows + part_.size - 1) / part_.size : rows;
-    }
+    // As in TensorPart.
+    [[nodiscard]] std::int64_t residual_rows(std::int64_t rows) const { return part_.residual_rows(rows); }
     // Where this rank's begin.
     [[nodiscard]] std::int64_t first_residual_row(std::int64_t rows) const {
         return shards_rows() ? part_.rank * residual_rows(rows) : 0;

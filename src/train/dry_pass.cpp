@@ -29,14 +29,19 @@ std::vector<MemoryRow> with_total(std::vector<MemoryRow> rows) {
     return rows;
 }
 
+ResidualRows residual_rows(const ParallelSpec& parallel) {
+    return parallel.sequence_parallel ? ResidualRows::Sharded : ResidualRows::All;
+}
+
 }  // namespace
 
-ModelOptions model_options(const JobSpec& job) {
+ModelOptions model_options(const JobSpec& job, Communicator& tensor, Stream& tensor_messages) {
     ModelOptions options;
     options.compute = job.precision.compute;
     options.seed = job.seed;
     options.gradient_checkpointing = job.memory.gradient_checkpointing;
     options.checkpoint_every_blocks = job.memory.checkpoint_every_blocks;
+    options.tensor = {&tensor, &tensor_messages, residual_rows(job.parallel)};
     return options;
 }
 
@@ -56,7 +61,9 @@ ZeroAxes zero_axes(const JobSpec& job, const Mesh& mesh) {
 }
 
 Shape activation_shape(const JobSpec& job, const BatchLayout& layout) {
-    return {layout.micro_batch * job.training.sequence_length, job.model.hidden_size};
+    const TensorPart part{static_cast<int>(job.parallel.tensor_parallel_size), 0,
+                          residual_rows(job.parallel)};
+    return {part.residual_rows(layout.micro_batch * job.training.sequence_length), job.model.hidden_size};
 }
 
 std::uint64_t DryPass::device_bytes() const {
@@ -80,8 +87,10 @@ DryPass dry_pass(const JobSpec& job, MeshShape shape, MeshPlace place, const Bat
         recorded.global_batch =
             std::min<std::int64_t>(layout.micro_batches(), 3) * layout.ranks * layout.micro_batch;
     const StagePlan stage = plan_stage(job, shape, place, recorded);
+    const auto tensor_messages = device->make_stream("tensor", StreamRole::Communication);
     const auto model =
-        make_transformer(*device, job.model, model_options(job), job.training.sequence_length, stage.units);
+        make_transformer(*device, job.model, model_options(job, *mesh.tensor, *tensor_messages),
+                         job.training.sequence_length, stage.units);
     const auto state = make_zero_state(*device, ops, zero_axes(job, mesh), *compute, *communication,
                                        model->parameters(), zero_options(job));
     BatchSlots slots(*device, *compute, layout.micro_batch, job.training.sequence_length,

@@ -13,7 +13,8 @@ Rank::Rank(CpuDevice& rank_device, World& rank_world, MeshShape shape)
       backend(make_cpu_ops(rank_device)),
       compute(rank_device.make_stream("compute", StreamRole::Compute)),
       communication(rank_device.make_stream("communication", StreamRole::Communication)),
-      exchange(rank_device.make_stream("pipeline", StreamRole::Communication)) {}
+      exchange(rank_device.make_stream("pipeline", StreamRole::Communication)),
+      tensor_messages(rank_device.make_stream("tensor", StreamRole::Communication)) {}
 
 MeshShape mesh_shape(const ParallelSpec& parallel, int world_size) {
     MeshShape shape;
@@ -40,8 +41,9 @@ Training::Training(Rank& rank, const JobSpec& job, const SampleStream& train, co
     const Ops ops = hooks.wrap_ops ? hooks.wrap_ops(rank.backend->ops()) : rank.backend->ops();
     plan_ = dry_pass(job, rank.mesh.shape, rank.mesh.place, layout, ops);
     const StagePlan stage = plan_stage(job, rank.mesh.shape, rank.mesh.place, layout);
-    model_ = make_transformer(rank.device, job.model, model_options(job), job.training.sequence_length,
-                              stage.units);
+    model_ =
+        make_transformer(rank.device, job.model, model_options(job, *rank.mesh.tensor, *rank.tensor_messages),
+                         job.training.sequence_length, stage.units);
     state_ = make_zero_state(rank.device, ops, zero_axes(job, rank.mesh), *rank.compute, *rank.communication,
                              model_->parameters(), zero_options(job));
     if (hooks.wrap_state) state_ = hooks.wrap_state(std::move(state_));

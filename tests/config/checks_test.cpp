@@ -147,9 +147,15 @@ TEST_CASE("Tensor sizes must divide the model, and every pipeline stage needs bl
     job.parallel.tensor_parallel_size = 2;
     job.parallel.pipeline_parallel_size = 3;  // uneven
     CHECK(texts().empty());
-    job.parallel.tensor_parallel_size = 4;  // two kv heads
+    job.parallel.tensor_parallel_size = 4;  // two kv heads, each on two ranks
+    CHECK(texts().empty());
+    job.model.heads = 12;
+    job.model.kv_heads = 6;
     CHECK(texts() ==
-          std::vector<std::string>{"model.kv_heads 2 is not a multiple of parallel.tensor_parallel_size 4"});
+          std::vector<std::string>{
+              "model.kv_heads 6 is neither a multiple nor a divisor of parallel.tensor_parallel_size 4"});
+    job.parallel.tensor_parallel_size = 5;
+    CHECK(texts().size() == 4);  // heads, kv heads, feed-forward width, padded vocabulary
     job.parallel.tensor_parallel_size = 1;
     job.parallel.pipeline_parallel_size = 5;
     CHECK(texts() ==
@@ -225,7 +231,7 @@ TEST_CASE("A broken key is unknown to the checks, which go on with the others", 
     CHECK_THAT(batch({global, "optimizer.lr=-1"}, 1),
                Catch::Contains("micro_batch_size 4 x data-parallel ranks 1"));
     CHECK_THAT(batch({global, "parallel.data_parallel_size=0"}, {}), Catch::Contains(with_micro));
-    CHECK_THAT(batch({global, "parallel.tensor_parallel_size=2"}, 2), Catch::Contains(with_micro));
+    CHECK_THAT(batch({global, "parallel.tensor_parallel_size=0"}, 2), Catch::Contains(with_micro));
     CHECK_THAT(batch({global, "training.gradient_accumulation_steps=0"}, {}), Catch::Contains(with_micro));
     CHECK_THAT(batch({global, "training.micro_batch_size=0"}, 2),
                Catch::Contains("global_batch_size 17 is not a multiple of data-parallel ranks 2; "));

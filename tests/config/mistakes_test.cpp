@@ -176,8 +176,6 @@ keep_latest = 1
 
 TEST_CASE("What is not in this build is known, explained and refused", "[config][mistakes]") {
     const char* const refused[] = {"precision.gradient=bf16",
-                                   "parallel.tensor_parallel_size=2",
-                                   "parallel.sequence_parallel=true",
                                    "communication.backend=nccl",
                                    "checkpoint.async=true",
                                    "checkpoint.tiers=[\"a\"]",

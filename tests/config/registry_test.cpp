@@ -20,7 +20,7 @@ optimizer name lr beta1 beta2 epsilon weight_decay scale_lr scale_lr_reference_b
 schedule kind warmup_steps min_lr decay_steps power wsd_decay_steps wsd_shape
 precision compute gradient
 precision.loss_scale initial growth_interval hysteresis minimum
-parallel tensor_parallel_size pipeline_parallel_size data_parallel_size sequence_parallel pipeline_schedule virtual_stages
+parallel tensor_parallel_size pipeline_parallel_size data_parallel_size sequence_parallel tensor_across_hosts pipeline_schedule virtual_stages
 memory zero_stage gradient_checkpointing checkpoint_every_blocks
 communication gradient_bucket_mb overlap_comm reduce_dtype backend deterministic timeout_s
 checkpoint directory interval_steps interval keep_latest keep_every async tiers durable_tier peer_copies max_age backup_to_object_storage

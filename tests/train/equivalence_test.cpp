@@ -1,6 +1,6 @@
 // What must not change the training: threads, sharding, ranks, micro-batch size, buckets, overlap.
 #include "support/catch.h"
-#include "train/train_harness.h"
+#include "train/check_outcomes.h"
 
 using namespace trainctl;
 using namespace trainctl::test;
@@ -13,32 +13,6 @@ TrainOutcome run(JobSpec job, int ranks, int threads = 1) {
     setup.ranks = ranks;
     setup.threads = threads;
     return train(setup);
-}
-
-void check_same(const TrainOutcome& a, const TrainOutcome& b) {
-    CHECK(a.steps == b.steps);
-    CHECK(a.state == b.state);
-}
-
-// Design section 5: losses and norms within 2e-6 over 20 steps, weights per tensor 1e-5 (GPT-2's key bias has
-// an exact gradient of zero, so only noise to compare).
-void check_rounding(const TrainOutcome& a, const TrainOutcome& b) {
-    REQUIRE(a.steps.size() == b.steps.size());
-    for (std::size_t index = 0; index < a.steps.size(); ++index) {
-        INFO("step " << index + 1);
-        CHECK(b.steps[index].loss == Approx(a.steps[index].loss).epsilon(2e-6));
-        CHECK(b.steps[index].grad_norm == Approx(a.steps[index].grad_norm).epsilon(2e-6));
-    }
-    TrainOutcome weights_a = a;
-    TrainOutcome weights_b = b;
-    const auto only_weights = [](TrainOutcome& outcome) {
-        std::erase_if(outcome.state, [](const auto& entry) {
-            return entry.first.ends_with(".m") || entry.first.ends_with(".v");
-        });
-    };
-    only_weights(weights_a);
-    only_weights(weights_b);
-    CHECK(differing_tensors(weights_a, weights_b, 1e-5, {"k.bias"}).empty());
 }
 
 }  // namespace

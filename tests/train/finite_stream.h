@@ -1,11 +1,11 @@
-// The first samples of an endless stream, for validation.
+// A finite part of an endless sample stream, for validation.
 #pragma once
 
 #include "trainctl/data/sample_stream.h"
 
 namespace trainctl::test {
 
-// A language whose validation has `count` samples.
+// `count` samples that no training reads. `all` must outlive it.
 class FiniteStream final : public SampleStream {
   public:
     FiniteStream(const SampleStream& all, std::int64_t count) : all_(all), count_(count) {}

@@ -49,6 +49,26 @@ class RecordingObserver final : public StepObserver {
     std::optional<std::uint64_t> first_allocations_;
 };
 
+// Where element e of a slice lies in the flattened whole tensor.
+class WholeIndex {
+  public:
+    explicit WholeIndex(const NamedSlice& slice)
+        : slice_(slice),
+          width_(slice.box.extent.elements() / slice.box.extent[0]),
+          whole_width_(slice.global.elements() / slice.global[0]),
+          column_(slice.global.rank() > 1 ? slice.box.offset[1] : 0) {}
+    [[nodiscard]] std::size_t of(std::int64_t e) const {
+        const std::int64_t row = slice_.box.offset[0] + (slice_.flat.begin + e) / width_;
+        return static_cast<std::size_t>(row * whole_width_ + column_ + (slice_.flat.begin + e) % width_);
+    }
+
+  private:
+    const NamedSlice& slice_;
+    std::int64_t width_;
+    std::int64_t whole_width_;
+    std::int64_t column_;
+};
+
 // Adds a rank's slices to the whole tensors.
 void collect(const std::vector<NamedSlice>& slices, std::map<std::string, std::vector<float>>& state,
              std::mutex& mutex) {
@@ -56,8 +76,17 @@ void collect(const std::vector<NamedSlice>& slices, std::map<std::string, std::v
     for (const NamedSlice& slice : slices) {
         std::vector<float>& whole = state[slice.name];
         whole.resize(static_cast<std::size_t>(slice.global.elements()));
-        std::memcpy(whole.data() + slice.flat.begin, slice.view.data, slice.view.bytes());
+        const WholeIndex index(slice);
+        for (std::int64_t e = 0; e < slice.flat.size(); ++e) whole[index.of(e)] = slice.view.as<float>()[e];
     }
+}
+
+// Whether a rank holds what the one that saves it does, to the bit.
+bool equals(const NamedSlice& slice, const std::vector<float>& whole) {
+    const WholeIndex index(slice);
+    for (std::int64_t e = 0; e < slice.flat.size(); ++e)
+        if (std::memcmp(&whole[index.of(e)], slice.view.as<float>() + e, sizeof(float)) != 0) return false;
+    return true;
 }
 
 }  // namespace
@@ -177,8 +206,7 @@ TrainOutcome train(const TrainSetup& setup) {
         outcome.steps_of_rank[static_cast<std::size_t>(world.rank())] = std::move(own.steps);
         world.control().barrier();  // the state is whole
         for (const NamedSlice& slice : training.state().load_slices()) {
-            const float* saved = outcome.state.at(slice.name).data() + slice.flat.begin;
-            if (std::memcmp(saved, slice.view.data, slice.view.bytes()) == 0) continue;
+            if (equals(slice, outcome.state.at(slice.name))) continue;
             const std::lock_guard lock(mutex);
             outcome.drifted.push_back(slice.name);
         }

@@ -119,7 +119,8 @@ struct ParallelSpec {
     std::int64_t tensor_parallel_size = 1;
     std::int64_t pipeline_parallel_size = 1;
     std::int64_t data_parallel_size = 0;  // 0: "auto", world / (tensor * pipeline)
-    bool sequence_parallel = false;
+    bool sequence_parallel = true;        // of no effect with one tensor-parallel rank
+    bool tensor_across_hosts = false;
     std::string pipeline_schedule = "1f1b";
     std::int64_t virtual_stages = 1;
 

@@ -18,6 +18,11 @@ struct TensorPart {
     int size = 1;
     int rank = 0;
     ResidualRows residual = ResidualRows::Sharded;
+
+    // Of `rows` rows of the residual stream those on one rank; the last ranks' may be padding.
+    [[nodiscard]] constexpr std::int64_t residual_rows(std::int64_t rows) const {
+        return residual == ResidualRows::Sharded ? (rows + size - 1) / size : rows;
+    }
 };
 
 // How a model reaches them. What is pointed to outlives the model.

@@ -16,7 +16,8 @@
 
 namespace trainctl {
 
-ModelOptions model_options(const JobSpec& job);
+// `tensor`, `tensor_messages`: ranks that share matrices, and the stream of their messages.
+ModelOptions model_options(const JobSpec& job, Communicator& tensor, Stream& tensor_messages);
 ZeroOptions zero_options(const JobSpec& job);
 ZeroAxes zero_axes(const JobSpec& job, const Mesh& mesh);
 // What travels between the stages of a pipeline.

@@ -27,8 +27,9 @@ class Rank {
     Mesh mesh;
     std::unique_ptr<OpsBackend> backend;
     std::unique_ptr<Stream> compute;
-    std::unique_ptr<Stream> communication;  // gradients and weights
-    std::unique_ptr<Stream> exchange;       // activations and gradients between pipeline stages
+    std::unique_ptr<Stream> communication;    // gradients and weights
+    std::unique_ptr<Stream> exchange;         // activations and gradients between pipeline stages
+    std::unique_ptr<Stream> tensor_messages;  // between ranks that share matrices
 };
 
 // The mesh of a job over `world_size` ranks; Exit::Usage with the arithmetic if it does not fit.

@@ -1,0 +1,31 @@
+#include "train/check_outcomes.h"
+
+#include "support/catch.h"
+
+namespace trainctl::test {
+
+void check_same(const TrainOutcome& a, const TrainOutcome& b) {
+    CHECK(a.steps == b.steps);
+    CHECK(a.state == b.state);
+}
+
+void check_rounding(const TrainOutcome& a, const TrainOutcome& b) {
+    REQUIRE(a.steps.size() == b.steps.size());
+    for (std::size_t index = 0; index < a.steps.size(); ++index) {
+        INFO("step " << index + 1);
+        CHECK(b.steps[index].loss == Approx(a.steps[index].loss).epsilon(2e-6));
+        CHECK(b.steps[index].grad_norm == Approx(a.steps[index].grad_norm).epsilon(2e-6));
+    }
+    TrainOutcome weights_a = a;
+    TrainOutcome weights_b = b;
+    const auto only_weights = [](TrainOutcome& outcome) {
+        std::erase_if(outcome.state, [](const auto& entry) {
+            return entry.first.ends_with(".m") || entry.first.ends_with(".v");
+        });
+    };
+    only_weights(weights_a);
+    only_weights(weights_b);
+    CHECK(differing_tensors(weights_a, weights_b, 1e-5, {"k.bias"}) == std::vector<std::string>{});
+}
+
+}  // namespace trainctl::test
