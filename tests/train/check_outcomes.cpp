@@ -1,8 +1,30 @@
 #include "train/check_outcomes.h"
 
+#include <cmath>
+
 #include "support/catch.h"
 
 namespace trainctl::test {
+namespace {
+
+double norm(const std::vector<float>& tensor) {
+    double sum = 0.0;
+    for (const float value : tensor) sum += static_cast<double>(value) * static_cast<double>(value);
+    return std::sqrt(sum);
+}
+
+// By the first moments, which are means of gradients.
+void check_key_biases(const TrainOutcome& outcome) {
+    for (const auto& [name, moment] : outcome.state) {
+        if (!name.ends_with("k.bias.m")) continue;
+        std::string query = name;
+        query.replace(query.size() - 8, 1, "q");
+        INFO(name);
+        CHECK(norm(moment) < 1e-5 * norm(outcome.state.at(query)));
+    }
+}
+
+}  // namespace
 
 void check_same(const TrainOutcome& a, const TrainOutcome& b) {
     CHECK(a.steps == b.steps);
@@ -16,6 +38,7 @@ void check_rounding(const TrainOutcome& a, const TrainOutcome& b) {
         CHECK(b.steps[index].loss == Approx(a.steps[index].loss).epsilon(2e-6));
         CHECK(b.steps[index].grad_norm == Approx(a.steps[index].grad_norm).epsilon(2e-6));
     }
+    check_key_biases(b);
     TrainOutcome weights_a = a;
     TrainOutcome weights_b = b;
     const auto only_weights = [](TrainOutcome& outcome) {

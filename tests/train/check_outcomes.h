@@ -8,8 +8,8 @@ namespace trainctl::test {
 // Steps and state, to the bit.
 void check_same(const TrainOutcome& a, const TrainOutcome& b);
 
-// Design section 5: losses and norms within 2e-6 over 20 steps, weights per tensor 1e-5 (GPT-2's key bias has
-// an exact gradient of zero, so only noise to compare).
+// Design section 5: losses and norms within 2e-6 over 20 steps, weights per tensor 1e-5. The exact gradient
+// of GPT-2's key bias is zero: instead of being compared it must be noise beside that of the query bias.
 void check_rounding(const TrainOutcome& a, const TrainOutcome& b);
 
 }  // namespace trainctl::test

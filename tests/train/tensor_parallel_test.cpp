@@ -85,6 +85,11 @@ TEST_CASE("tensor 1, 2 and 4 train alike to rounding, GPT-2 shape") {
 TEST_CASE("grouped queries: key/value heads that several ranks hold train as on one rank") {
     check_layouts(grouped_job(2, false), {{2}, {4}, {4, false, 2, 2}});
     check_layouts(grouped_job(1, true), {{2, true, 2, 3}, {4}, {2, false}});
+    // Four ranks to a key/value head, and a last rank whose 16 rows of the vocabulary are all padding.
+    JobSpec job = grouped_job(2, false);
+    job.model.heads = 8;
+    job.model.head_dim = 4;
+    check_layouts(job, {{8}});
 }
 
 TEST_CASE("heads, rows and layers that do not divide evenly") {
