@@ -199,6 +199,7 @@ TrainOutcome train(const TrainSetup& setup) {
         }
         if (world.rank() == 0) {
             outcome.progress = trainer.progress();
+            outcome.planned_step = training.plan().step;
             outcome.steps = own.steps;
             outcome.evaluations = own.evaluations;
             outcome.device_allocations_after_first_step = own.device_allocations_after_first_step;

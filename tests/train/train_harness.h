@@ -60,6 +60,7 @@ struct TrainOutcome {
     std::vector<std::string>
         drifted;  // tensors of which a rank holds other values than the one that saves them
     std::vector<std::string> off_plan;  // ranks whose device holds other memory than the dry pass said
+    SimCounters planned_step;           // rank 0: of one training step
 };
 
 // The first error of any rank is rethrown after all have ended.

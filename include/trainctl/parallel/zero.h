@@ -52,7 +52,8 @@ struct UpdateSettings {
 struct ZeroAxes {
     Communicator& data;  // ranks that hold the same parameters
     // Ranks that hold other parts or replicas of the tensors, and ranks that hold other units: the norm is
-    // summed over both, the loss over pipeline stages. nullptr: not used.
+    // summed over both, the loss over pipeline stages. Gradients that replicas hold in parts
+    // (ParamSpec::grad_partial_over_tensor) are added over `tensor`. nullptr: not used.
     Communicator* tensor = nullptr;
     Communicator* pipeline = nullptr;
     // First and last stage of a pipeline whose head is tied: both hold unit 0, and its gradients are added
