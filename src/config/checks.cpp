@@ -40,7 +40,7 @@ namespace {
 void check_pipeline(const JobSpec& job, std::vector<Finding>& findings) {
     const ParallelSpec& parallel = job.parallel;
     const std::int64_t parts = parallel.pipeline_parallel_size * parallel.virtual_stages;
-    if (job.model.layers < parts)
+    if (job.model.layers > 0 && job.model.layers < parts)  // 0: not given, which has been said
         findings.push_back(finding(
             "contradiction", {"parallel.pipeline_parallel_size", "parallel.virtual_stages", "model.layers"},
             fmt::format("model.layers {} cannot fill parallel.pipeline_parallel_size {} x "

@@ -176,6 +176,9 @@ TEST_CASE("Tensor sizes must divide the model, and every pipeline stage needs bl
     job.parallel.pipeline_schedule = "1f1b";
     job.parallel.virtual_stages = 2;
     CHECK(texts().size() == 1);
+    job.parallel.virtual_stages = 1;
+    job.model.layers = 0;  // not given: reported elsewhere
+    CHECK(texts().empty());
 }
 
 TEST_CASE("The interleaved schedule needs a multiple of the stages as micro-batches", "[config][checks]") {
