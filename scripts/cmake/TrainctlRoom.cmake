@@ -72,7 +72,7 @@ function(trainctl_test room)
 endfunction()
 
 # Rooms whose tests train whole models: too slow under a sanitizer, and made of parts that are checked.
-set(TRAINCTL_NOT_SANITIZED train bench cli)
+set(TRAINCTL_NOT_SANITIZED train layouts bench cli)
 
 # A parser that must survive any bytes: tests/fuzz/<name>.cpp defines LLVMFuzzerTestOneInput.
 #

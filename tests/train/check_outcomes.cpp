@@ -28,6 +28,7 @@ void check_key_biases(const TrainOutcome& outcome) {
 
 void check_same(const TrainOutcome& a, const TrainOutcome& b) {
     CHECK(a.steps == b.steps);
+    CHECK(a.evaluations == b.evaluations);
     CHECK(a.state == b.state);
 }
 

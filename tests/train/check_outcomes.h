@@ -5,7 +5,7 @@
 
 namespace trainctl::test {
 
-// Steps and state, to the bit.
+// Steps, evaluations and state, to the bit.
 void check_same(const TrainOutcome& a, const TrainOutcome& b);
 
 // Design section 5: losses and norms within 2e-6 over 20 steps, weights per tensor 1e-5. The exact gradient

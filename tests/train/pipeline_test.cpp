@@ -4,6 +4,7 @@
 
 #include "support/catch.h"
 #include "support/memory_file_system.h"
+#include "train/check_outcomes.h"
 #include "train/finite_stream.h"
 #include "train/meddled_state.h"
 #include "train/train_harness.h"
@@ -41,27 +42,6 @@ TrainOutcome run(JobSpec job, int stages, int data = 1, std::optional<std::uint6
     // A late device keeps what was freed while work was pending.
     if (!late_seed) CHECK(outcome.off_plan == std::vector<std::string>{});
     return outcome;
-}
-
-void check_same(const TrainOutcome& a, const TrainOutcome& b) {
-    CHECK(a.steps == b.steps);
-    CHECK(a.evaluations == b.evaluations);
-    CHECK(a.state == b.state);
-}
-
-// Design section 5.
-void check_rounding(const TrainOutcome& a, const TrainOutcome& b) {
-    REQUIRE(a.steps.size() == b.steps.size());
-    for (std::size_t index = 0; index < a.steps.size(); ++index) {
-        INFO("step " << index + 1);
-        CHECK(b.steps[index].loss == Approx(a.steps[index].loss).epsilon(2e-6));
-        CHECK(b.steps[index].grad_norm == Approx(a.steps[index].grad_norm).epsilon(2e-6));
-    }
-    TrainOutcome weights = a;
-    std::erase_if(weights.state, [](const auto& entry) {
-        return entry.first.ends_with(".m") || entry.first.ends_with(".v");
-    });
-    CHECK(differing_tensors(weights, b, 1e-5, {"k.bias"}).empty());
 }
 
 }  // namespace

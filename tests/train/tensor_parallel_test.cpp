@@ -31,16 +31,6 @@ TrainSetup setup_of(const JobSpec& job, const Layout& layout) {
 
 TrainOutcome run(const JobSpec& job, const Layout& layout) { return train(setup_of(job, layout)); }
 
-// Adam magnifies the rounding of a gradient that happens to lie below epsilon by lr / epsilon; of thousands
-// of elements a few always do. An epsilon above that rounding makes the comparison one of trainings.
-JobSpec calm_job(Architecture architecture) {
-    JobSpec job = tiny_job(architecture);
-    job.optimizer.epsilon = 1e-6;
-    job.optimizer.lr = 1e-3;
-    job.schedule.min_lr = 1e-4;
-    return job;
-}
-
 // 6 heads, 5 layers, 19 tokens, one sample at a time: 19 rows are no multiple of 2, 3 or 4.
 JobSpec awkward_job(Architecture architecture, std::int64_t kv_heads) {
     JobSpec job = calm_job(architecture);

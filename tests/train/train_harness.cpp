@@ -125,6 +125,14 @@ JobSpec tiny_job(Architecture architecture) {
     return job;
 }
 
+JobSpec calm_job(Architecture architecture) {
+    JobSpec job = tiny_job(architecture);
+    job.optimizer.epsilon = 1e-6;
+    job.optimizer.lr = 1e-3;
+    job.schedule.min_lr = 1e-4;
+    return job;
+}
+
 TrainOutcome train(const TrainSetup& setup) {
     TrainOutcome outcome;
     outcome.steps_of_rank.resize(static_cast<std::size_t>(setup.ranks));

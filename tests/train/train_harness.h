@@ -20,6 +20,10 @@ namespace trainctl::test {
 // 2 layers, hidden 32, 4 heads, vocabulary 97, T = 16, fp32; global batch 8, micro-batch 2 on one rank.
 JobSpec tiny_job(Architecture architecture);
 
+// Adam magnifies the rounding of a gradient that happens to lie below epsilon by lr / epsilon; of thousands
+// of elements a few always do. An epsilon above that rounding makes the comparison one of trainings.
+JobSpec calm_job(Architecture architecture);
+
 struct TrainSetup {
     JobSpec job;
     int ranks = 1;
