@@ -11,7 +11,7 @@
 namespace trainctl {
 namespace {
 
-// Address space, not memory: more than one pass can ever ask for.
+// Address space, not memory: more than what can ever be alive at once.
 constexpr std::size_t arena_reservation_bytes = std::size_t{4} << 40U;
 
 class RecordingArenaImpl final : public RecordingArena {
@@ -21,6 +21,7 @@ class RecordingArenaImpl final : public RecordingArena {
         current_ = static_cast<int>(kind);
         slots_.clear();
         live_.clear();
+        free_.clear();
         next_ = range_.begin();
         sequence_ = 0;
     }
@@ -41,6 +42,13 @@ class RecordingArenaImpl final : public RecordingArena {
     std::byte* allocate(std::size_t bytes) override {
         invariant(current_ >= 0, "arena: allocate() outside a pass");
         const std::size_t step = arena_slot_bytes(bytes);
+        std::vector<std::byte*>& free = free_[step];
+        if (!free.empty()) {
+            // A pass may ask for far more in all than it has at once: a pipeline's covers a whole step.
+            std::byte* data = free.back();
+            free.pop_back();
+            return born(data, bytes);
+        }
         if (step < bytes || step > range_.bytes() - static_cast<std::size_t>(next_ - range_.begin())) {
             fail(Exit::Resource,
                  fmt::format("the activations of one pass need more than {} bytes of address space; "
@@ -49,9 +57,7 @@ class RecordingArenaImpl final : public RecordingArena {
         }
         std::byte* data = next_;
         next_ += step;
-        live_.emplace(data, slots_.size());
-        slots_.push_back({0, bytes, sequence_++, -1});
-        return data;
+        return born(data, bytes);
     }
 
     void release(std::byte* data) override {
@@ -63,6 +69,7 @@ class RecordingArenaImpl final : public RecordingArena {
         }
         invariant(found != live_.end(), "arena: release() of an address that is not allocated");
         slots_[found->second].dies = sequence_++;
+        free_[arena_slot_bytes(slots_[found->second].bytes)].push_back(data);
         live_.erase(found);
     }
 
@@ -76,12 +83,19 @@ class RecordingArenaImpl final : public RecordingArena {
     }
 
   private:
+    std::byte* born(std::byte* data, std::size_t bytes) {
+        live_.emplace(data, slots_.size());
+        slots_.push_back({0, bytes, sequence_++, -1});
+        return data;
+    }
+
     AddressRange range_{arena_reservation_bytes};
     std::array<std::vector<ArenaSlot>, pass_kinds> passes_;
     int current_ = -1;
     bool broken_ = false;
     std::vector<ArenaSlot> slots_;
-    std::map<const std::byte*, std::size_t> live_;  // address -> index in slots_
+    std::map<const std::byte*, std::size_t> live_;         // address -> index in slots_
+    std::map<std::size_t, std::vector<std::byte*>> free_;  // released addresses by size
     std::byte* next_ = nullptr;
     std::int64_t sequence_ = 0;
 };

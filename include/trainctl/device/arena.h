@@ -75,7 +75,8 @@ struct ArenaPlan {
     std::size_t peak_bytes = 0;  // size of the one buffer that serves every kind
 };
 
-// Hands out addresses inside a PROT_NONE reservation (touching them faults) and records lifetimes.
+// Hands out addresses inside a PROT_NONE reservation (touching them faults), released ones again, and records
+// lifetimes.
 class RecordingArena : public Arena {
   public:
     // Best-fit offsets for everything recorded so far. The recording may go on afterwards.
