@@ -220,7 +220,8 @@ TEST_CASE("of many simultaneous starts exactly one runs", "[threads]") {
             threads.emplace_back([&, index] {
                 FakeProcesses me("host" + std::to_string(index % 2), index);
                 SystemClock clock;
-                const LeaseTiming quick{0.005, 0.15, 0.002};
+                // Long enough a silence that a busy machine cannot feign a winner's death.
+                const LeaseTiming quick{0.005, 10.0, 0.002};
                 try {
                     auto lease = Lease::acquire({files, clock, me}, layout, quick);
                     ++winners;
