@@ -99,6 +99,8 @@ JobSpec job_of(const Layout& layout) {
     job.model.layers = 5;
     job.model.max_sequence_length = 19;
     job.training.sequence_length = 19;
+    // Position 9 has a gradient of 1e-9 in step 1, of which rounding is a good part: see calm_job().
+    job.optimizer.epsilon = 1e-5;
     job.parallel.tensor_parallel_size = layout.tensor;
     job.parallel.pipeline_parallel_size = layout.pipeline;
     job.memory.zero_stage = layout.zero_stage;
