@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <limits>
 #include <vector>
 
 #include "trainctl/base/error.h"
@@ -15,7 +16,15 @@ namespace trainctl {
 namespace {
 
 constexpr std::uint64_t header_estimate_bytes = 64U << 10U;  // of one file
+constexpr std::int64_t protected_older = 2;                  // by retention, whatever keep_latest says
 constexpr std::size_t probe_bytes = 1U << 20U;  // larger than what a file system can hide in an inode
+
+// All of them and 5 % spare; what is beyond 64 bits is as good as infinite.
+std::uint64_t with_spare(std::uint64_t bytes, std::uint64_t copies) {
+    constexpr auto most = std::numeric_limits<std::uint64_t>::max();
+    if (bytes > most / copies / 2) return most;
+    return bytes * copies + bytes * copies / 20;
+}
 
 std::string nearest_existing(FileSystem& files, std::string path) {
     while (!files.status(path)) {
@@ -40,7 +49,7 @@ std::uint64_t predicted_bytes(std::int64_t parameters, std::int64_t ranks) {
 }
 
 std::int64_t SpaceNeed::still_to_come() const {
-    return std::max<std::int64_t>(1, std::max<std::int64_t>(1, keep_latest) + 1 - present);
+    return std::max<std::int64_t>(1, std::max<std::int64_t>(1, keep_latest) + protected_older + 1 - present);
 }
 
 std::int64_t replaceable_checkpoints(FileSystem& files, const std::string& root, const std::string& run_id,
@@ -57,16 +66,17 @@ std::optional<std::string> lack_of_space(FileSystem& files, const std::string& d
     const SpaceStatus space = files.space(nearest_existing(files, directory));
     const auto copies = static_cast<std::uint64_t>(need.still_to_come());
     const std::string arithmetic = fmt::format(
-        "{} checkpoints: checkpoint.keep_latest {}, and 1 because a new one is complete before the "
-        "oldest goes; {} of them there already",
-        copies, need.keep_latest, need.present);
-    const std::uint64_t bytes = need.bytes_per_checkpoint * copies;
-    if (space.free_bytes < bytes + bytes / 20) {
+        "{} checkpoints: checkpoint.keep_latest {}, {} older ones that are kept if they are the newest "
+        "healthy "
+        "or verified, and 1 because a new one is complete before the oldest goes; {} of them there already",
+        copies, need.keep_latest, protected_older, need.present);
+    const std::uint64_t bytes = with_spare(need.bytes_per_checkpoint, copies);
+    if (space.free_bytes < bytes) {
         return fmt::format(
             "checkpoints need {} in {} ({} x {} and 5 % spare; {}), {} are free; free space, lower "
             "checkpoint.keep_latest, or choose another checkpoint.directory",
-            format_bytes(bytes + bytes / 20), directory, copies, format_bytes(need.bytes_per_checkpoint),
-            arithmetic, format_bytes(space.free_bytes));
+            format_bytes(bytes), directory, copies, format_bytes(need.bytes_per_checkpoint), arithmetic,
+            format_bytes(space.free_bytes));
     }
     const std::uint64_t inodes = (need.files_per_checkpoint + 3) * copies;
     // Some file systems have no fixed number of inodes and report 0.

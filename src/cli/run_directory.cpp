@@ -44,13 +44,23 @@ void require_startable(FileSystem& files, const RunLayout& layout, ResumeMode re
         if (resume == ResumeMode::Never) refuse_existing(layout);
         return;
     }
+    const std::vector<std::string> taken = taken_names(files, layout);
+    if (!taken.empty() && files.status(layout.run_json())) {
+        fail(
+            Exit::BadInput,
+            fmt::format(
+                "{} is damaged. Bring it back from a copy; without one, write into it the line "
+                R"({{"format": "trainctl-run", "version": 1, "run_id": "ID", "spec_hash": "", "created": ""}})"
+                " with the run_id that `trainctl ckpt list {} --json` shows. The checkpoints are not "
+                "touched.",
+                layout.run_json(), layout.root()));
+    }
     if (resume == ResumeMode::Step) {
         fail(Exit::BadInput,
              fmt::format("--resume STEP: there is no run in {}. Check job.run_dir, or start a "
                          "new run without --resume.",
                          layout.root()));
     }
-    const std::vector<std::string> taken = taken_names(files, layout);
     if (taken.empty()) return;
     fail(Exit::Usage,
          fmt::format(

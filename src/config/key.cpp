@@ -94,7 +94,7 @@ std::string kind_text(const Key& key) {
 }
 
 std::string expected_text(const Key& key) {
-    const std::string kind = kind_text(key);
+    std::string kind = kind_text(key);
     switch (key.kind) {
         case Kind::Boolean:
         case Kind::Choice:

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <atomic>
+#include <filesystem>
 #include <memory>
 #include <thread>
 
@@ -92,6 +93,22 @@ std::string format_progress(const PrepareProgress& progress) {
     return line;
 }
 
+namespace {
+
+// What is read must not be written over.
+void refuse_inputs_as_output(const std::vector<InputFile>& inputs, const std::string& output) {
+    for (const char* suffix : {".bin", ".idx", ".json"}) {
+        const auto written = std::filesystem::path(output + suffix).lexically_normal();
+        for (const InputFile& input : inputs) {
+            if (std::filesystem::path(input.path).lexically_normal() != written) continue;
+            fail(Exit::Usage, fmt::format("{} is an input and would be written over; choose another --output",
+                                          input.path));
+        }
+    }
+}
+
+}  // namespace
+
 CommandResult prepare_data(FileSystem& files, Clock& clock, const PrepareArgs& given, OutputFormat format) {
     PrepareArgs args = given;
     args.output = megatron_prefix(given.output);
@@ -102,6 +119,7 @@ CommandResult prepare_data(FileSystem& files, Clock& clock, const PrepareArgs& g
     const std::int64_t threads = thread_count(args.threads);
     const auto tokenizer = make_tokenizer(args.tokenizer);
     const std::vector<InputFile> inputs = data_detail::find_inputs(files, args.inputs);
+    refuse_inputs_as_output(inputs, args.output);
 
     Sidecar sidecar;
     sidecar.tokenizer = tokenizer->name();

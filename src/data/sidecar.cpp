@@ -43,6 +43,12 @@ std::optional<Sidecar> read_sidecar(FileSystem& files, const std::string& prefix
     const auto status = files.status(path);
     if (!status || status->directory) return std::nullopt;
     const auto json = nlohmann::json::parse(read_text(files, path), nullptr, false);
+    if (json.is_discarded()) {
+        fail(Exit::BadInput,
+             fmt::format("{}: damaged: not JSON. Prepare the data again, or remove the file to use "
+                         "the token files without it",
+                         path));
+    }
     if (!json.is_object() || json.value("format", nlohmann::json()) != format_word) return std::nullopt;
     try {
         const int version = json.at("version").get<int>();

@@ -125,7 +125,7 @@ StepResult StepRunner::step(Loader& loader, const Progress& progress) {
     const std::vector<double> values = read_scalars();  // the one host synchronisation of the step
     result.loss = values[scalar_loss_sum] / target_tokens();
     result.grad_norm = values[scalar_grad_norm];
-    result.clip = values[scalar_clip];
+    result.clip = values[scalar_clip] * scale;  // the device's includes 1 / scale
     result.outcome = scaler_.judge(values[scalar_apply] != 0.0, result.loss, progress.loss_scale);
     result.next_loss_scale = scaler_.after(progress.loss_scale, result.outcome);
 

@@ -362,13 +362,15 @@ TEST_CASE("space: a disk that is too small is refused before the first step, in 
     CHECK_FALSE(lack_of_space(files, "run/not/yet/there", small));
     const auto problem = lack_of_space(files, "run/not/yet/there", large);
     REQUIRE(problem);
-    // The arithmetic: two are kept, and the third is complete before the first goes.
-    CHECK(mentions(*problem, "1.23 MiB"));
-    CHECK(mentions(*problem, "3 x 400.00 KiB and 5 % spare"));
-    CHECK(mentions(*problem, "checkpoint.keep_latest 2, and 1 because"));
+    // The arithmetic: two are kept, two may be protected, and another is complete before the first goes.
+    CHECK(mentions(*problem, "2.05 MiB"));
+    CHECK(mentions(*problem, "5 x 400.00 KiB and 5 % spare"));
+    CHECK(mentions(*problem, "checkpoint.keep_latest 2, 2 older ones"));
     // What is there already need not come again; but the next one always.
-    CHECK_FALSE(lack_of_space(files, "run", {400U << 10U, 2, 2, 1}));
-    CHECK(SpaceNeed{1, 1, 2, 2}.still_to_come() == 1);
+    CHECK_FALSE(lack_of_space(files, "run", {400U << 10U, 2, 2, 3}));
+    CHECK(SpaceNeed{1, 1, 2, 4}.still_to_come() == 1);
+    // Beyond 64 bits is never enough.
+    CHECK(lack_of_space(files, "run", {std::uint64_t{1} << 62U, 2, 2, 0}));
     CHECK(SpaceNeed{1, 1, 2, 9}.still_to_come() == 1);
     CHECK_FALSE(files.status("run/not"));  // it only looked
     std::string text;

@@ -200,6 +200,8 @@ class Fp16(TrainctlTest):
 
         def curve(run_dir):
             steps = [record for record in harness.metrics(run_dir) if record["type"] == "step"]
+            for record in steps:  # the coefficient of the true gradient, without the scale
+                self.assertTrue(0.01 < record["clip"] <= 1.0 or not record["applied"], record)
             return {r["step"]: (r["loss"], r["grad_norm"], r["applied"], r["loss_scale"]) for r in steps}
 
         self.train(settings=settings, ranks=2)

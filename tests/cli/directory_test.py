@@ -124,6 +124,18 @@ class RunDirectory(TrainctlTest):
                 refused = self.train("--resume", resume, settings=[f"job.run_dir='{run_dir.name}'"], code=2)
                 self.one_error(refused, "not a run of trainctl", f"{run_dir.name}/{name.split('/')[0]}", "job.run_dir")
             self.assertEqual([path.name for path in run_dir.rglob("*") if path.is_file()], [name.rpartition("/")[2]])
+        # A run whose run.json was damaged says so, and how to go on.
+        self.train(settings=["job.run_dir='hurt'", "job.steps=4"])
+        whole = (self.directory / "hurt" / "run.json").read_text()
+        (self.directory / "hurt" / "run.json").write_text("{")
+        for resume in ("never", "auto", "4"):
+            refused = self.train("--resume", resume, settings=["job.run_dir='hurt'"], code=4)
+            self.one_error(refused, "hurt/run.json is damaged", "ckpt list hurt")
+        listed = json.loads(self.run_trainctl("ckpt", "list", "hurt", "--json").out)["checkpoints"][0]["run_id"]
+        self.assertIn(listed, whole)
+        line = {"format": "trainctl-run", "version": 1, "run_id": listed, "spec_hash": "", "created": ""}
+        (self.directory / "hurt" / "run.json").write_text(json.dumps(line) + "\n")
+        self.train("--resume", "auto", "--allow-change", "job.steps", settings=["job.run_dir='hurt'", "job.steps=6"])
         # Logs of a batch system, and a place that was made ready.
         (self.run_dir / "checkpoints").mkdir(parents=True)
         (self.run_dir / "slurm-17.out").write_text("theirs")
@@ -181,19 +193,19 @@ class Disk(TrainctlTest):
         # 1.4 MiB each: one fits, but four will be there at a time.
         settings = ["checkpoint.keep_latest=3", "model.layers=2"]
         process = self.on_a_mount("-t tmpfs -o size=4m none", "disk", code=5, settings=settings,
-                                  parts=["4 x ", "checkpoint.keep_latest 3, and 1 because", "0 of them there already"],
+                                  parts=["6 x ", "checkpoint.keep_latest 3, 2 older ones that are kept", "0 of them there already"],
                                   after="test ! -e disk/run && { trainctl config check job.toml --set job.run_dir=disk/run "
                                         "--set model.layers=2 2>&1; test $? = 5; }")
         self.assertEqual(process.saved_states(), {})
         # config check says the same before anything is started.
-        self.assertIn("checkpoint.keep_latest 3, and 1 because", process.out)
+        self.assertIn("checkpoint.keep_latest 3, 2 older ones that are kept", process.out)
 
     def test_disk_fills_up(self):
-        # Somebody else takes 8 MiB after the first of three checkpoints of 1.5 MiB: one more fits, the last one does not.
+        # Somebody else takes 10.5 MiB after the first of three checkpoints of 1.5 MiB: one more fits, the last one does not.
         settings = ["checkpoint.keep_latest=2", "model.layers=2", "job.steps=120", "checkpoint.interval_steps=40"]
         filler = ('(until grep -q "commit.*step.: 40" disk/run/journal/a0001.log 2>/dev/null; do sleep 0.01; done; '
-                  'head -c 8m /dev/zero > disk/filler) & ')
-        process = self.on_a_mount("-t tmpfs -o size=12m none", "disk", code=5, settings=settings, parts=["disk/run", "space"],
+                  'head -c 10752k /dev/zero > disk/filler) & ')
+        process = self.on_a_mount("-t tmpfs -o size=14848k none", "disk", code=5, settings=settings, parts=["disk/run", "space"],
                                   before=filler, after="cp disk/run/metrics.jsonl . ; trainctl ckpt verify disk/run && ls disk/run/*")
         self.assertEqual(sorted(process.saved_states()), [40, 80], process.describe())
         self.assertEqual(len(self.losses(self.directory)), 120)

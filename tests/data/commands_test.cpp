@@ -204,6 +204,7 @@ TEST_CASE("data verify finds every kind of damage") {
     failing(
         [](MemoryFileSystem& disk) { disk.put("d/p.json", "{\"format\":\"trainctl-data\",\"version\":1}"); },
         "files");
+    failing([](MemoryFileSystem& disk) { disk.put("d/p.json", "{\n"); }, "files");
     failing(
         [](MemoryFileSystem& disk) {
             // Another data set of the same shape behind the same record.

@@ -238,6 +238,15 @@ TEST_CASE("an existing data set is refused or replaced as a whole") {
     REQUIRE(contains(thrown.text, "--overwrite"));
 }
 
+TEST_CASE("what is read is never written over") {
+    MemoryFileSystem disk;
+    disk.put("out/p.bin", "text of a strange name");
+    const Thrown thrown = thrown_by([&] { prepare(disk, {"out/p.bin"}, 2, Existing::Replace); });
+    REQUIRE(thrown.code == Exit::Usage);
+    REQUIRE(contains(thrown.text, "choose another --output"));
+    REQUIRE(*disk.contents("out/p.bin") == "text of a strange name");
+}
+
 TEST_CASE("what a killed process left half-written is gone after the next one, whether it succeeds or not") {
     for (const char* text : {"one", ""}) {
         MemoryFileSystem disk;

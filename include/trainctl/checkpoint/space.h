@@ -12,9 +12,10 @@
 
 namespace trainctl {
 
-// What a run needs at most at one time: keep_latest checkpoints, and one more, since a new one is complete
-// before the oldest goes; less those that are there already. Milestones (keep_every) come on top and are not
-// counted.
+// What a run needs at most at one time: keep_latest checkpoints, two that retention protects where they are
+// older (the newest healthy one and the newest that was read back in full), and one more, since a new one is
+// complete before the oldest goes; less those that are there already. Milestones (keep_every) come on top and
+// are not counted.
 struct SpaceNeed {
     std::uint64_t bytes_per_checkpoint = 0;  // all ranks together
     std::uint64_t files_per_checkpoint = 1;
