@@ -1,3 +1,5 @@
+#include <fmt/format.h>
+
 #include <CLI/CLI.hpp>
 #include <algorithm>
 #include <memory>
@@ -7,6 +9,7 @@
 #include "cli/rank_errors.h"
 #include "cli/rank_main.h"
 #include "trainctl/bench/comm_bench.h"
+#include "trainctl/bench/memory_bench.h"
 #include "trainctl/bench/op_bench.h"
 #include "trainctl/bench/step_bench.h"
 #include "trainctl/config/load.h"
@@ -14,7 +17,7 @@
 namespace trainctl {
 namespace {
 
-// What the options of `bench step` and `bench op` hold.
+// What the options of `bench step`, `bench op` and `bench memory` hold.
 struct StepOptions {
     std::string preset = "gpt2-124m";
     std::int64_t micro_batch = 4;
@@ -156,6 +159,40 @@ void add_op(CLI::App& bench, Invocation& invocation) {
     });
 }
 
+void add_memory(CLI::App& bench, Invocation& invocation) {
+    auto options = std::make_shared<StepOptions>();
+    // Enough rows that the blocks, not the logits, take most.
+    options->micro_batch = 8;
+    options->sequence = 1024;
+    CLI::App* command = bench.add_subcommand(
+        "memory",
+        "What a rank holds at ZeRO 0 to 3 and with activation checkpointing, against the arithmetic; "
+        "allocates nothing");
+    command->add_option("--preset", options->preset, "model")->capture_default_str();
+    command->add_option("--micro-batch", options->micro_batch, "samples")
+        ->capture_default_str()
+        ->check(at_least(1));
+    command->add_option("--sequence", options->sequence, "tokens")->capture_default_str()->check(at_least(1));
+    command->add_option("--compute", options->compute, "bf16, fp16 or fp32")->capture_default_str();
+    add_json_flag(*command, invocation);
+    command->callback([&invocation, options] {
+        invocation.action = [&invocation, options] {
+            const JobSpec job = bench_job(settings_of(*options, "--micro-batch"), 1);
+            RankSettings settings;
+            settings.device = job.device;
+            return rank_main(invocation, settings, [&](RankContext& context) {
+                const auto backend = make_cpu_ops(context.device);
+                const MemoryBenchResult result = bench_memory(job, backend->ops(), MemoryBenchOptions{});
+                if (context.world.rank() == 0) print_result(invocation, describe(result), to_json(result));
+                if (const auto failures = result.failures(); !failures.empty())
+                    fail(Exit::Internal, fmt::format("bench memory: {} of {} checks failed, the first: {}",
+                                                     failures.size(), result.checks(), failures.front()));
+                return Exit::Ok;
+            });
+        };
+    });
+}
+
 void add_comm(CLI::App& bench, Invocation& invocation) {
     auto options = std::make_shared<CommBenchOptions>();
     CLI::App* command = bench.add_subcommand(
@@ -189,6 +226,7 @@ void add_bench_commands(CLI::App& app, Invocation& invocation) {
     bench->require_subcommand(1);
     add_op(*bench, invocation);
     add_comm(*bench, invocation);
+    add_memory(*bench, invocation);
     add_step(*bench, invocation);
 }
 

@@ -1,10 +1,12 @@
 // Benchmarks compute what they claim; how fast is not a test's business.
+#include <array>
 #include <nlohmann/json.hpp>
 
 #include "support/catch.h"
 #include "support/run_ranks.h"
 #include "trainctl/bench/comm_bench.h"
 #include "trainctl/bench/median.h"
+#include "trainctl/bench/memory_bench.h"
 #include "trainctl/bench/op_bench.h"
 #include "trainctl/bench/step_bench.h"
 #include "trainctl/config/model_math.h"
@@ -114,6 +116,67 @@ TEST_CASE("bench step trains in fp16") {
         return bench_step(rank, job, clock, StepBenchOptions{});
     });
     CHECK(results.front().loss_last < results.front().loss_first);
+}
+
+TEST_CASE("bench memory finds what the arithmetic says, for both families and all types") {
+    const auto device = make_cpu_device({.threads = 1, .isa = detect_cpu_isa()});
+    const auto ops = make_cpu_ops(*device);
+    constexpr int extra_blocks = 3;
+    for (const Architecture architecture : {Architecture::Gpt2, Architecture::Llama}) {
+        for (const DType compute : {DType::F32, DType::BF16, DType::F16}) {
+            INFO(static_cast<int>(architecture) << " " << static_cast<int>(compute));
+            JobSpec job = bench_job(1);
+            job.model.architecture = architecture;
+            job.model.layers = 5;
+            job.model.hidden_size = 128;
+            job.model.head_dim = 32;
+            job.model.ffn_size = 512;
+            if (architecture == Architecture::Gpt2) job.model.dropout = 0.1;
+            if (architecture == Architecture::Llama) job.model.kv_heads = 2;
+            job.precision.compute = compute;
+            const MemoryBenchResult result = bench_memory(job, ops->ops(), {});
+            CHECK(result.failures().empty());
+            REQUIRE(result.states.size() == 16);
+            for (const ModelStateRow& row : result.states) {
+                const double d = row.data_ranks;
+                const std::array<double, 4> half = {18.0, 6.0 + 12.0 / d, 2.0 + 16.0 / d, 18.0 / d};
+                const std::array<double, 4> single = {16.0, 8.0 + 8.0 / d, 4.0 + 12.0 / d, 16.0 / d};
+                const auto stage = static_cast<std::size_t>(row.zero_stage);
+                CHECK(row.expected == Approx(compute == DType::F32 ? single[stage] : half[stage]));
+                CHECK((row.gradient_buckets > 0) == (row.zero_stage >= 2));
+                CHECK((row.gathered_units > 0) == (row.zero_stage == 3));
+                CHECK(row.flags > 0);
+            }
+            // One more block leaves what it keeps, and with full checkpointing that is a hidden state.
+            job.model.layers += extra_blocks;
+            const MemoryBenchResult longer = bench_memory(job, ops->ops(), {});
+            REQUIRE(result.activations.size() == 3);
+            for (std::size_t i = 0; i < result.activations.size(); ++i) {
+                const ActivationRow& row = result.activations[i];
+                CHECK(longer.activations[i].found - row.found == extra_blocks * row.kept_per_block);
+            }
+            CHECK(result.activations.back().checkpointing == GradientCheckpointing::Full);
+            CHECK(result.activations.back().kept_per_block == 2 * 32 * 128 * dtype_size(compute));
+        }
+    }
+}
+
+TEST_CASE("bench memory names what is not as expected") {
+    ModelStateRow state{.zero_stage = 3, .data_ranks = 8, .expected = 2.25, .found = 2.29};
+    ActivationRow activation{GradientCheckpointing::Full, 10, 100, 100};
+    CHECK(MemoryBenchResult{1, {state}, {activation}}.failures().empty());
+    state.found = 2.30;
+    CHECK(!state.ok());
+    state.found = 2.20;
+    CHECK(!state.ok());
+    activation.found = 101;
+    const MemoryBenchResult wrong{1, {state}, {activation}};
+    REQUIRE(wrong.failures().size() == 2);
+    CHECK_THAT(wrong.failures()[0],
+               Catch::Contains("ZeRO 3 on 8") && Catch::Contains("2.25") && Catch::Contains("2.2"));
+    CHECK_THAT(wrong.failures()[1], Catch::Contains("full") && Catch::Contains("100 bytes, found 101"));
+    CHECK_THAT(describe(wrong), Catch::Contains("WRONG"));
+    CHECK(!nlohmann::json::parse(to_json(wrong))["ok"].get<bool>());
 }
 
 TEST_CASE("bench op recomputes every op at sampled places, for both families and types") {

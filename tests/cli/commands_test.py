@@ -181,11 +181,26 @@ class Bench(TrainctlTest):
         shown = self.run_trainctl("bench", "step", "--preset", "tiny", "--sequence", "64", "--rounds", "1", "--threads", "1").out
         self.assertNotRegex(shown, r"\d\.\d{4,}|\b0\.0+\b")
 
+    def test_memory(self):
+        answer = json.loads(self.run_trainctl("bench", "memory", "--json").out)
+        self.assertTrue(answer["ok"])
+        self.assertEqual([(row["zero_stage"], row["data_ranks"]) for row in answer["states"]],
+                         [(stage, ranks) for stage in range(4) for ranks in (1, 2, 4, 8)])
+        self.assertEqual([row["checkpointing"] for row in answer["activations"]], ["none", "selective", "full"])
+        for row in answer["states"]:
+            self.assertLess(abs(row["found"] / row["expected"] - 1), 0.02, row)
+        for row in answer["activations"]:
+            self.assertLessEqual(row["found"], row["at_most"], row)
+        shown = self.run_trainctl("bench", "memory").out
+        self.assertEqual((shown.count(" ok"), shown.count("WRONG")), (19, 0))
+        # Of a very small model padding is more than the tolerance.
+        self.one_error(self.run_trainctl("bench", "memory", "--preset", "tiny", "--sequence", "64", code=2), "choose a larger --preset")
+
     def test_the_option_is_named_that_was_typed(self):
         for verb, option, value in (("step", "--preset", "tinny"), ("op", "--preset", "tinny"), ("step", "--compute", "fp64"),
                                     ("op", "--compute", "fp64"), ("step", "--zero-stage", "4"), ("step", "--sequence", "99999999"),
                                     ("op", "--batch", "99999999"), ("step", "--micro-batch", "99999999"),
-                                    ("step", "--threads", "99999")):
+                                    ("step", "--threads", "99999"), ("memory", "--preset", "tinny")):
             process = self.run_trainctl("bench", verb, option, value, code=2)
             line = self.one_error(process, f"error: {option} {value}: {option} ")
             for wrong in ("--set", "model.", "precision.compute ", "training."):
