@@ -88,6 +88,7 @@ StepBenchResult bench_step(Rank& rank, const JobSpec& job, Clock& clock, const S
             return std::abs(a.seconds - result.step_s) < std::abs(b.seconds - result.step_s);
         });
     result.phases = closest->phases;
+    result.communication_share = closest->phases.communication / closest->seconds;
     const auto tokens = static_cast<double>(job.training.global_batch_size * job.training.sequence_length);
     result.tokens_per_s = tokens / result.step_s;
     result.model_flops_per_s = result.tokens_per_s * flops_per_token(job.model, job.training.sequence_length);
@@ -119,11 +120,12 @@ std::string describe(const StepBenchResult& result) {
             "machine disturbed them\n";
     const PhaseSeconds& phases = result.phases;
     text += fmt::format(
-        "phases          data {}, forward {}, backward {}, exposed communication {}, optimizer {}\n"
+        "phases          data {}, forward {}, backward {}, exposed communication {} ({:.3g} %), optimizer "
+        "{}\n"
         "loss            {:.4g} -> {:.4g} on one repeated batch\n",
         format_seconds(phases.data), format_seconds(phases.forward), format_seconds(phases.backward),
-        format_seconds(phases.communication), format_seconds(phases.optimizer), result.loss_first,
-        result.loss_last);
+        format_seconds(phases.communication), 100.0 * result.communication_share,
+        format_seconds(phases.optimizer), result.loss_first, result.loss_last);
     text += "one more step, waiting for each op:\n";
     for (const OpTotal& total : result.ops) {
         text += fmt::format("  {:<24} {:>5} calls {:>10}", total.name, total.calls,
@@ -144,13 +146,13 @@ std::string to_json(const StepBenchResult& result) {
     return fmt::format(
         R"({{"type":"bench_step","v":1,"ranks":{},"threads":{},"step_s":{},"tokens_per_s":{},"model_flops_per_s":{},)"
         R"("gemm_s":{},"gemm_flops_per_s":{},"gemm_share":{},"loss_first":{},"loss_last":{},"data_s":{},"forward_s":{},)"
-        R"("backward_s":{},"communication_s":{},"optimizer_s":{},"ops":[{}]}})",
+        R"("backward_s":{},"communication_s":{},"communication_share":{},"optimizer_s":{},"ops":[{}]}})",
         result.ranks, result.threads, json_number(result.step_s), json_number(result.tokens_per_s),
         json_number(result.model_flops_per_s), json_number(result.gemm_s),
         json_number(result.gemm_flops_per_s), json_number(result.gemm_share), json_number(result.loss_first),
         json_number(result.loss_last), json_number(result.phases.data), json_number(result.phases.forward),
         json_number(result.phases.backward), json_number(result.phases.communication),
-        json_number(result.phases.optimizer), ops);
+        json_number(result.communication_share), json_number(result.phases.optimizer), ops);
 }
 
 }  // namespace trainctl

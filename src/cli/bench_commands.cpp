@@ -25,6 +25,9 @@ struct StepOptions {
     std::int64_t sequence = 256;
     std::string compute = "bf16";
     std::int64_t zero_stage = 1;
+    std::int64_t tensor = 1;
+    std::int64_t pipeline = 1;
+    std::string overlap = "on";
     std::int64_t threads = 0;
     StepBenchOptions bench;
 };
@@ -45,6 +48,9 @@ std::vector<Setting> settings_of(const StepOptions& options, const std::string& 
             {"--sequence", "training.sequence_length", std::to_string(options.sequence)},
             {"--compute", "precision.compute", options.compute},
             {"--zero-stage", "memory.zero_stage", std::to_string(options.zero_stage)},
+            {"--tensor", "parallel.tensor_parallel_size", std::to_string(options.tensor)},
+            {"--pipeline", "parallel.pipeline_parallel_size", std::to_string(options.pipeline)},
+            {"--overlap", "communication.overlap_comm", options.overlap == "on" ? "true" : "false"},
             {"--threads", "device.threads", options.threads == 0 ? "auto" : std::to_string(options.threads)}};
 }
 
@@ -92,6 +98,13 @@ void add_step(CLI::App& bench, Invocation& invocation) {
     command->add_option("--zero-stage", options->zero_stage, "0 to 3")
         ->capture_default_str()
         ->check(at_least(0));
+    command->add_option("--tensor", options->tensor, "ranks that share matrices")
+        ->capture_default_str()
+        ->check(at_least(1));
+    command->add_option("--pipeline", options->pipeline, "stages")->capture_default_str()->check(at_least(1));
+    command->add_option("--overlap", options->overlap, "communication behind computation: on or off")
+        ->capture_default_str()
+        ->check(CLI::IsMember({"on", "off"}));
     command->add_option("--threads", options->threads, "per rank; 0: the rank's share of the cores")
         ->check(at_least(0));
     command->add_option("--rounds", options->bench.rounds, "medians are over these")

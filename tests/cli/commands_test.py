@@ -196,6 +196,14 @@ class Bench(TrainctlTest):
         # Of a very small model padding is more than the tolerance.
         self.one_error(self.run_trainctl("bench", "memory", "--preset", "tiny", "--sequence", "64", code=2), "choose a larger --preset")
 
+    def test_step_of_two_ranks(self):
+        for layout in (("--overlap", "off"), ("--tensor", "2"), ("--pipeline", "2", "--accumulation", "2")):
+            answer = json.loads(self.run_trainctl("bench", "step", "--preset", "tiny", "--sequence", "64", "--rounds", "2", "--threads", "1",
+                                                  *layout, "--json", ranks=2).out)
+            self.assertEqual(answer["ranks"], 2)
+            self.assertGreater(answer["communication_share"], 0.0, layout)
+            self.assertLess(answer["communication_share"], 1.0, layout)
+
     def test_the_option_is_named_that_was_typed(self):
         for verb, option, value in (("step", "--preset", "tinny"), ("op", "--preset", "tinny"), ("step", "--compute", "fp64"),
                                     ("op", "--compute", "fp64"), ("step", "--zero-stage", "4"), ("step", "--sequence", "99999999"),
@@ -205,6 +213,7 @@ class Bench(TrainctlTest):
             line = self.one_error(process, f"error: {option} {value}: {option} ")
             for wrong in ("--set", "model.", "precision.compute ", "training."):
                 self.assertNotIn(wrong, line.partition("; ")[0])
+        self.one_error(self.run_trainctl("bench", "step", "--tensor", "3", code=2), "error: --tensor 3, --pipeline 1: 1 ranks cannot be split")
 
 
 if __name__ == "__main__":

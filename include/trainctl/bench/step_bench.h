@@ -26,9 +26,10 @@ struct StepBenchResult {
     double gemm_flops_per_s = 0.0;  // total FLOP / total time of the products, all ranks (rank 0's x ranks)
     double gemm_share = 0.0;        // model_flops_per_s / gemm_flops_per_s
     double loss_first = 0.0;
-    double loss_last = 0.0;    // on one repeated batch: must fall
-    PhaseSeconds phases;       // of the median step
-    std::vector<OpTotal> ops;  // of one step that waited for each op
+    double loss_last = 0.0;            // on one repeated batch: must fall
+    PhaseSeconds phases;               // of the median step
+    double communication_share = 0.0;  // exposed communication of that step, of its time
+    std::vector<OpTotal> ops;          // of one step that waited for each op
 };
 
 // Collective. The job's model, batch and precision; tokens are random but fixed. Verifies that the loss on
