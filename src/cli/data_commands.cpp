@@ -2,6 +2,7 @@
 
 #include <CLI/CLI.hpp>
 #include <memory>
+#include <optional>
 
 #include "cli/command.h"
 #include "cli/job_options.h"
@@ -87,6 +88,7 @@ void add_inspect(CLI::App& data, Invocation& invocation) {
         InspectStepArgs step;
         FormatOptions format;
         JobOptions job;
+        std::optional<std::int64_t> ranks;
     };
     auto options = std::make_shared<Options>();
     CLI::App* command = data.add_subcommand("inspect",
@@ -111,7 +113,8 @@ void add_inspect(CLI::App& data, Invocation& invocation) {
         ->needs(job)
         ->check(whole_number({.low = 1, .high = 1e9}));
     command
-        ->add_option("--ranks", options->step.ranks, "data-parallel ranks, to name the reader of each sample")
+        ->add_option("--ranks", options->ranks,
+                     "data-parallel ranks, to name the reader of each sample; default: of the job, else 1")
         ->needs(job)
         ->check(rank_count());
     add_json_flag(*command, invocation);
@@ -125,7 +128,8 @@ void add_inspect(CLI::App& data, Invocation& invocation) {
                 return show(invocation, inspect_data(invocation.files, options->args, invocation.format));
             options->step.tokenizer = options->args.tokenizer;
             options->step.excerpt_tokens = options->args.excerpt_tokens;
-            const JobSpec spec = load_job_or_fail(invocation.files, options->job, options->step.ranks);
+            const JobSpec spec = load_job_of_readers(invocation.files, options->job, options->ranks);
+            options->step.ranks = *options->ranks;
             return show(invocation, inspect_step(invocation.files, spec, options->step, invocation.format));
         };
     });
@@ -137,6 +141,7 @@ void add_verify(CLI::App& data, Invocation& invocation) {
         VerifyJobArgs job_args;
         FormatOptions format;
         JobOptions job;
+        std::optional<std::int64_t> ranks;
     };
     auto options = std::make_shared<Options>();
     CLI::App* command = data.add_subcommand(
@@ -151,10 +156,9 @@ void add_verify(CLI::App& data, Invocation& invocation) {
     options->format.add(*command);
     CLI::Option* job = command->add_option("--job", options->job.path, "job file")->excludes(path);
     command->add_option("--set", options->job.set, "key=value of the job file");
-    command->add_option("--ranks", options->job_args.ranks, "data-parallel ranks")
+    command->add_option("--ranks", options->ranks, "data-parallel ranks; default: of the job, else 1")
         ->needs(job)
-        ->check(rank_count())
-        ->capture_default_str();
+        ->check(rank_count());
     command->add_option("--sample-limit", options->job_args.sample_limit, "samples to walk at most")
         ->needs(job)
         ->check(at_least(1));
@@ -172,7 +176,8 @@ void add_verify(CLI::App& data, Invocation& invocation) {
             options->args.dtype = options->format.token_dtype();
             if (!by_job)
                 return show(invocation, verify_data(invocation.files, options->args, invocation.format));
-            const JobSpec spec = load_job_or_fail(invocation.files, options->job, options->job_args.ranks);
+            const JobSpec spec = load_job_of_readers(invocation.files, options->job, options->ranks);
+            options->job_args.ranks = *options->ranks;
             return show(invocation, verify_job(invocation.files, spec, options->job_args, invocation.format));
         };
     });

@@ -4,6 +4,7 @@
 
 #include "cli/checkpoint_space.h"
 #include "trainctl/base/error.h"
+#include "trainctl/config/batch.h"
 #include "trainctl/data/preflight.h"
 #include "trainctl/device/affinity.h"
 #include "trainctl/rundir/layout.h"
@@ -60,10 +61,12 @@ void check_data_here(FileSystem& files, const LoadedJob& loaded, std::optional<s
         const bool batch_known =
             loaded.usable({"training.global_batch_size", "training.micro_batch_size",
                            "training.gradient_accumulation_steps", "training.eval_interval",
+                           "parallel.tensor_parallel_size", "parallel.pipeline_parallel_size",
                            "parallel.data_parallel_size", "job.steps", "job.tokens"}) &&
             job.training.global_batch_size != 0;
         if (!ranks || !batch_known) return;
-        for (const std::string& warning : check_data(corpus, job, *ranks).warnings) {
+        const std::int64_t readers = data_parallel_ranks(job.parallel, *ranks).value();
+        for (const std::string& warning : check_data(corpus, job, readers).warnings) {
             problems.push_back(
                 problem_of(Severity::Warning, "data", "data.train", warning, {}, Exit::BadInput));
         }

@@ -37,6 +37,21 @@ void check_model(const JobSpec& job, std::vector<Finding>& findings) {
 
 namespace {
 
+// A key/value head is held by one rank, or by the same number of ranks each.
+bool divides_either_way(std::int64_t kv_heads, std::int64_t ranks) {
+    return kv_heads == 0 || kv_heads % ranks == 0 || ranks % kv_heads == 0;
+}
+
+std::string fitting_tensor_sizes(const ModelSpec& model) {
+    std::string sizes;
+    for (std::int64_t size = 1; size <= model.heads; ++size)
+        if (model.heads % size == 0 && divides_either_way(model.kv_heads, size) &&
+            model.ffn_size % size == 0 && model.padded_vocab_size() % size == 0)
+            sizes += fmt::format("{}{}", sizes.empty() ? "" : ", ", size);
+    if (sizes.empty()) return "change one of them";
+    return fmt::format("sizes that fit this model: {}; or change its shape", sizes);
+}
+
 void check_pipeline(const JobSpec& job, std::vector<Finding>& findings) {
     const ParallelSpec& parallel = job.parallel;
     const std::int64_t parts = parallel.pipeline_parallel_size * parallel.virtual_stages;
@@ -46,7 +61,8 @@ void check_pipeline(const JobSpec& job, std::vector<Finding>& findings) {
             fmt::format("model.layers {} cannot fill parallel.pipeline_parallel_size {} x "
                         "parallel.virtual_stages {} = {} model parts of at least one block",
                         job.model.layers, parallel.pipeline_parallel_size, parallel.virtual_stages, parts),
-            "use fewer stages or virtual stages, or a deeper model"));
+            fmt::format("at most {} parts: use fewer stages or virtual stages, or a deeper model",
+                        job.model.layers)));
     const bool interleaved = parallel.pipeline_schedule == "interleaved";
     if (interleaved != (parallel.virtual_stages > 1) || (interleaved && parallel.pipeline_parallel_size == 1))
         findings.push_back(finding(
@@ -62,32 +78,23 @@ void check_pipeline(const JobSpec& job, std::vector<Finding>& findings) {
 }  // namespace
 
 void check_layout(const JobSpec& job, std::vector<Finding>& findings) {
-    const ParallelSpec& parallel = job.parallel;
     const ModelSpec& model = job.model;
-    const auto divides = [&](std::int64_t part, const char* part_name, std::int64_t whole,
-                             const char* whole_name) {
-        if (whole % part != 0)
-            findings.push_back(
-                finding("divisibility", {part_name, whole_name},
-                        fmt::format("{} {} is not a multiple of {} {}", whole_name, whole, part_name, part),
-                        "change one of them"));
-    };
+    const std::int64_t size = job.parallel.tensor_parallel_size;
     const char* tensor = "parallel.tensor_parallel_size";
-    divides(parallel.tensor_parallel_size, tensor, model.heads, "model.heads");
-    if (model.kv_heads > 0 && model.kv_heads % parallel.tensor_parallel_size != 0 &&
-        parallel.tensor_parallel_size % model.kv_heads != 0)
-        findings.push_back(
-            finding("divisibility", {tensor, "model.kv_heads"},
-                    fmt::format("model.kv_heads {} is neither a multiple nor a divisor of {} {}",
-                                model.kv_heads, tensor, parallel.tensor_parallel_size),
-                    "a key/value head is held by one rank, or by the same number of ranks each"));
-    divides(parallel.tensor_parallel_size, tensor, model.ffn_size, "model.ffn_size");
-    if (model.padded_vocab_size() % parallel.tensor_parallel_size != 0)
-        findings.push_back(
-            finding("divisibility", {tensor, "model.vocab_size"},
-                    fmt::format("the padded vocabulary {} is not a multiple of {} {}",
-                                model.padded_vocab_size(), tensor, parallel.tensor_parallel_size),
-                    "use a power of two up to 128 ranks"));
+    const auto refuse = [&](const char* key, const std::string& text) {
+        findings.push_back(finding("divisibility", {tensor, key}, fmt::format("{} {} {}", text, tensor, size),
+                                   fitting_tensor_sizes(model)));
+    };
+    if (model.heads % size != 0)
+        refuse("model.heads", fmt::format("model.heads {} is not a multiple of", model.heads));
+    if (!divides_either_way(model.kv_heads, size))
+        refuse("model.kv_heads",
+               fmt::format("model.kv_heads {} is neither a multiple nor a divisor of", model.kv_heads));
+    if (model.ffn_size % size != 0)
+        refuse("model.ffn_size", fmt::format("model.ffn_size {} is not a multiple of", model.ffn_size));
+    if (model.padded_vocab_size() % size != 0)
+        refuse("model.vocab_size", fmt::format("model.vocab_size {}, padded to {}, is not a multiple of",
+                                               model.vocab_size, model.padded_vocab_size()));
     check_pipeline(job, findings);
 }
 
@@ -240,6 +247,16 @@ void check_buckets(const JobSpec& job, std::vector<Finding>& findings) {
                                 "one bucket overlaps with nothing",
                                 communication.gradient_bucket_mb, gradients_mb),
                     "\"auto\" takes an eighth"));
+}
+
+void check_memory(const JobSpec& job, const CheckContext& context, std::vector<Finding>& findings) {
+    if (job.memory.gradient_checkpointing != GradientCheckpointing::None) return;
+    const char* blocks = "memory.checkpoint_every_blocks";
+    if (context.given(blocks))
+        findings.push_back(
+            warning({blocks, "memory.gradient_checkpointing"},
+                    fmt::format("{} has no effect: memory.gradient_checkpointing is \"none\"", blocks),
+                    "leave it out or set memory.gradient_checkpointing"));
 }
 
 void check_launch(const JobSpec& job, std::vector<Finding>& findings) {

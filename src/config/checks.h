@@ -36,6 +36,7 @@ void check_schedule(const JobSpec& job, const CheckContext& context, std::vector
 void check_precision(const JobSpec& job, const CheckContext& context, std::vector<Finding>& findings);
 void check_data_keys(const JobSpec& job, const CheckContext& context, std::vector<Finding>& findings);
 void check_buckets(const JobSpec& job, std::vector<Finding>& findings);
+void check_memory(const JobSpec& job, const CheckContext& context, std::vector<Finding>& findings);
 void check_launch(const JobSpec& job, std::vector<Finding>& findings);
 
 // `hint` says what to do next; empty only where `what` does already.

@@ -1,5 +1,6 @@
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <array>
 
 #include "config/checks.h"
@@ -35,6 +36,27 @@ void require_dimensions(const JobSpec& job, std::vector<Finding>& findings) {
                                "dimensions"));
 }
 
+// Micro-batches of a data-parallel rank; where the number of ranks is unknown those of all together, which
+// must be a multiple of the stages as well.
+void check_interleaved(const JobSpec& job, const BatchPlan& plan, std::vector<std::string> involved,
+                       std::vector<Finding>& findings) {
+    if (plan.micro_batch_size == 0 || plan.global_batch_size == 0) return;
+    const std::int64_t stages = job.parallel.pipeline_parallel_size;
+    const std::int64_t ranks = std::max<std::int64_t>(plan.data_parallel_size, 1);
+    const std::int64_t found = plan.global_batch_size / (plan.micro_batch_size * ranks);
+    if (found % stages == 0) return;
+    involved.insert(involved.end(), {"parallel.pipeline_schedule", "parallel.pipeline_parallel_size"});
+    findings.push_back(finding(
+        "divisibility", std::move(involved),
+        fmt::format("the interleaved schedule needs a multiple of parallel.pipeline_parallel_size {} "
+                    "micro-batches per step, found {} = global_batch_size {} / (micro_batch_size {} x "
+                    "data-parallel ranks {})",
+                    stages, found, plan.global_batch_size, plan.micro_batch_size, ranks),
+        fmt::format("use a training.global_batch_size that is a multiple of {}, a smaller "
+                    "training.micro_batch_size, or parallel.pipeline_schedule = \"1f1b\"",
+                    plan.micro_batch_size * ranks * stages)));
+}
+
 void resolve_batch(JobSpec& job, const CheckContext& context, std::vector<Finding>& findings) {
     // A broken key counts as unknown: the others must still fit each other.
     const bool layout_broken =
@@ -67,19 +89,10 @@ void resolve_batch(JobSpec& job, const CheckContext& context, std::vector<Findin
         findings.push_back(finding("batch", std::move(involved), plan.error().what(), {}));
         return;
     }
-    const std::int64_t micro_batches = plan.value().accumulation_steps;  // 0: unknown
-    const std::int64_t stages = job.parallel.pipeline_parallel_size;
-    if (job.parallel.pipeline_schedule == "interleaved" && micro_batches % stages != 0) {
-        involved.emplace_back("parallel.pipeline_schedule");
-        findings.push_back(
-            finding("divisibility", std::move(involved),
-                    fmt::format("the interleaved schedule needs a multiple of "
-                                "parallel.pipeline_parallel_size {} micro-batches per step, found {}",
-                                stages, micro_batches),
-                    "change training.global_batch_size or training.micro_batch_size"));
-    }
     training.micro_batch_size = plan.value().micro_batch_size;
     training.global_batch_size = plan.value().global_batch_size;
+    if (job.parallel.pipeline_schedule == "interleaved")
+        check_interleaved(job, plan.value(), std::move(involved), findings);
 }
 
 void resolve_steps(JobSpec& job, const CheckContext& context, std::vector<Finding>& findings) {

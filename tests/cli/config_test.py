@@ -103,6 +103,18 @@ class JobFiles(TrainctlTest):
                      "text.bin: expected", "device.threads 4000 exceeds", "job.toml: 3 errors"):
             self.assertIn(part, process.err)
 
+    def test_ranks_that_share_a_model_share_its_data(self):
+        # Four ranks, but two or one that read data of their own.
+        for layout in (["parallel.tensor_parallel_size=2", "training.micro_batch_size=8"],
+                       ["model.layers=2", "parallel.tensor_parallel_size=2", "parallel.pipeline_parallel_size=2", "training.micro_batch_size=16"]):
+            self.assertEqual(self.run_trainctl("config", "check", "job.toml", "--ranks", "4", *set_options(layout)).err, "")
+            self.train(settings=[*layout, "job.steps=4", f"job.run_dir='run-{len(layout)}'"], ranks=4)
+            for command in (("verify",), ("inspect", "--step", "3")):
+                self.run_trainctl("data", *command, "--job", "job.toml", *set_options(layout))
+        samples = self.run_trainctl("data", "inspect", "--step", "3", "--job", "job.toml", "--ranks", "2",
+                                    *set_options(["parallel.tensor_parallel_size=2"])).out
+        self.assertEqual([samples.count(f"  rank {rank}  ") for rank in range(3)], [8, 8, 0])
+
     def test_sizes_of_the_data(self):
         process = self.run_trainctl("config", "check", "job.toml", *set_options(["data.validation_split=0.99999"]), code=4)
         self.one_error(process, "windows", "leave none", "smaller split")

@@ -115,6 +115,7 @@ TEST_CASE("Keys without effect are warnings, not errors", "[config][checks]") {
         {"schedule.wsd_shape=exponential", "not \"wsd\""},
         {"schedule.wsd_decay_steps=5", "not \"wsd\""},
         {"optimizer.scale_lr_reference_batch=5", "is \"none\""},
+        {"memory.checkpoint_every_blocks=2", "gradient_checkpointing is \"none\""},
         {"communication.gradient_bucket_mb=1", "one bucket"},  // 230,080 x 4 bytes = 0.92 MB
     };
     for (const auto& [set, text] : cases) {
@@ -124,6 +125,7 @@ TEST_CASE("Keys without effect are warnings, not errors", "[config][checks]") {
         CHECK_THAT(job.problems.front().what, Catch::Contains(text));
         CHECK(job.ok());
     }
+    accepted({"memory.checkpoint_every_blocks=2", "memory.gradient_checkpointing=full"});
     accepted({"communication.gradient_bucket_mb=0.9"});
     accepted({"communication.gradient_bucket_mb=1", "communication.overlap_comm=false"});
     refused({"communication.gradient_bucket_mb=0"}, "out_of_range", "greater than 0");
@@ -155,7 +157,18 @@ TEST_CASE("Tensor sizes must divide the model, and every pipeline stage needs bl
           std::vector<std::string>{
               "model.kv_heads 6 is neither a multiple nor a divisor of parallel.tensor_parallel_size 4"});
     job.parallel.tensor_parallel_size = 5;
-    CHECK(texts().size() == 4);  // heads, kv heads, feed-forward width, padded vocabulary
+    const std::int64_t ffn = job.model.ffn_size;
+    CHECK(
+        texts() ==
+        std::vector<std::string>{
+            "model.heads 12 is not a multiple of parallel.tensor_parallel_size 5",
+            "model.kv_heads 6 is neither a multiple nor a divisor of parallel.tensor_parallel_size 5",
+            "model.ffn_size " + std::to_string(ffn) + " is not a multiple of parallel.tensor_parallel_size 5",
+            "model.vocab_size 257, padded to 384, is not a multiple of parallel.tensor_parallel_size 5"});
+    std::vector<Finding> findings;
+    check_layout(job, findings);
+    for (const Finding& each : findings)
+        CHECK(each.problem.hint == "sizes that fit this model: 1, 2, 3, 6, 12; or change its shape");
     job.parallel.tensor_parallel_size = 1;
     job.parallel.pipeline_parallel_size = 5;
     CHECK(texts() ==
@@ -190,7 +203,18 @@ TEST_CASE("The interleaved schedule needs a multiple of the stages as micro-batc
     CHECK(count_errors(loaded(2, "training.micro_batch_size=1")) == 0);
     const LoadedJob odd = loaded(2, "training.micro_batch_size=16");
     CHECK_THAT(problem(odd, "divisibility").what,
-               Catch::Contains("parallel.pipeline_parallel_size 2") && Catch::Contains("found 1"));
+               Catch::Contains("parallel.pipeline_parallel_size 2") &&
+                   Catch::Contains(
+                       "found 1 = global_batch_size 16 / (micro_batch_size 16 x data-parallel ranks 1)"));
+    CHECK_THAT(problem(odd, "divisibility").hint, Catch::Contains("a multiple of 32,"));
+    // No number of ranks makes two of one micro-batch; four may become two or one.
+    const auto anywhere = [](const char* micro) {
+        return load_set({"parallel.pipeline_parallel_size=2", "parallel.virtual_stages=2",
+                         "parallel.pipeline_schedule=interleaved", micro});
+    };
+    CHECK_THAT(problem(anywhere("training.micro_batch_size=16"), "divisibility").what,
+               Catch::Contains("found 1"));
+    CHECK(anywhere("training.micro_batch_size=4").ok());
 }
 
 TEST_CASE("A contradiction points to every key that has part in it", "[config][checks]") {
