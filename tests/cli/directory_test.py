@@ -92,24 +92,36 @@ class RunDirectory(TrainctlTest):
         self.assertRegex(killed.err, r"process rank 1 .*exited on signal 9")
         self.assertEqual(killed.errors(), [])
 
+    def test_killed_rank_of_three_axes(self):
+        # In the middle of a step, whose messages its stage, its tensor group and its replicas wait for.
+        layout = ("model.layers=4", "parallel.tensor_parallel_size=2", "parallel.pipeline_parallel_size=2", "training.micro_batch_size=1")
+        for victim, attempt in ((1, 1), (2, 3)):
+            killed = self.kill_and_resume(lambda mpirun, rank=victim: os.kill(mpirun.ranks()[rank], signal.SIGKILL), ranks=4,
+                                          settings=layout, attempt=attempt)
+            self.assertRegex(killed.err, rf"process rank {victim} .*exited on signal 9")
+            self.assertEqual(killed.errors(), [])
+
     def test_killed_launcher(self):
         self.kill_and_resume(lambda mpirun: mpirun.signal(signal.SIGKILL))
 
-    def kill_and_resume(self, kill):
-        process = self.start_train(settings=ENDLESS, ranks=2)
-        self.wait_for_step(process, 9)
-        ranks = list(process.ranks().values())
-        self.assertEqual(len(ranks), 2)
+    def kill_and_resume(self, kill, ranks=2, settings=(), attempt=1):
+        """Kills attempt number `attempt`, a new run if it is the first; the next one goes on for three steps."""
+        resume = () if attempt == 1 else ("--resume", "auto", "--allow-change", "job.steps")
+        begun = 0 if attempt == 1 else int(self.checkpoints()[-1].name[1:10])
+        process = self.start_train(*resume, settings=[*ENDLESS, *settings], ranks=ranks)
+        self.wait_for_step(process, begun + 9, attempt)
+        pids = list(process.ranks().values())
+        self.assertEqual(len(pids), ranks)
         killed = time.monotonic()
         kill(process)
         self.assertNotIn(process.wait(10), (0, 3), process.describe())
-        while any(alive(pid) for pid in ranks):
+        while any(alive(pid) for pid in pids):
             self.assertLess(time.monotonic() - killed, 10, f"ranks still running\n{process.describe()}")
             time.sleep(0.05)
         newest = self.checkpoints()[-1]
         step = int(newest.name[1:10])
-        settings = [f"job.steps={step + 3}"]
-        resumed = self.train("--resume", "auto", "--allow-change", "job.steps", settings=settings, ranks=2)
+        self.assertGreaterEqual(step, begun + 4)
+        resumed = self.train("--resume", "auto", "--allow-change", "job.steps", settings=[f"job.steps={step + 3}", *settings], ranks=ranks)
         self.assertEqual(resumed.loaded_state()[0], step)
         self.assertIn(f"finished at step {step + 3}", resumed.err)
         return process

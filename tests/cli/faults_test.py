@@ -9,15 +9,19 @@ import harness
 from harness import TrainctlTest
 
 
+# For four ranks; their samples are the same.
+LAYOUT = ("model.layers=2", "parallel.tensor_parallel_size=2", "parallel.pipeline_parallel_size=2")
+
+
 class Faults(TrainctlTest):
 
     def test_loss_is_not_a_number(self):
         # The first update makes weights whose products are beyond what a float can hold.
         settings = ["optimizer.lr=1e15", "schedule.warmup_steps=0", "schedule.kind='constant'",
                     "fault_tolerance.nonfinite_max_consecutive=3"]
-        for ranks in (None, 2):
+        for ranks, layout in ((None, ()), (2, ()), (4, LAYOUT)):
             run_dir = self.directory / f"run-{ranks}"
-            process = self.train(settings=[*settings, f"job.run_dir='{run_dir.name}'"], ranks=ranks, code=7)
+            process = self.train(settings=[*settings, *layout, f"job.run_dir='{run_dir.name}'"], ranks=ranks, code=7)
             self.one_error(process, "diverged at step 5", "4 non-finite steps in a row", "optimizer.lr")
             steps = [record for record in harness.metrics(run_dir) if record["type"] == "step"]
             self.assertEqual([(step["loss"], step["applied"], step["skipped"]) for step in steps[1:]],
@@ -31,15 +35,17 @@ class Faults(TrainctlTest):
             shutil.copy(self.directory / name, self.directory / name.replace("text", "copy"))
         size = os.path.getsize(self.directory / "copy.bin")
         (self.directory / "copy.bin").write_bytes(struct.pack("<H", 300) * (size // 2))
-        job = [harness.binary, "train", "job.toml"]
-        launcher = [*harness.mpirun(1), *job, ":", "-n", "1", *job, "--set", "data.train=['copy']"]
-        process = harness.Process(launcher, self.directory)
-        self.addCleanup(process.end)
-        self.assertEqual(process.wait(), 4, process.describe())
-        self.assertLess(process.seconds, 10)
-        line = self.one_error(process, "copy.bin", "300")
-        self.assertTrue(line.startswith(f"error: [rank 1 {socket.gethostname()}] "), line)
-        self.assertEqual(self.checkpoints(), [])
+        for ranks, layout in ((2, ()), (4, LAYOUT)):
+            job = [harness.binary, "train", "job.toml", *harness.set_options(layout)]
+            launcher = [*harness.mpirun(ranks - 1), *job, ":", "-n", "1", *job, "--set", "data.train=['copy']"]
+            process = harness.Process(launcher, self.directory)
+            self.addCleanup(process.end)
+            self.assertEqual(process.wait(), 4, process.describe())
+            self.assertLess(process.seconds, 10)
+            line = self.one_error(process, "copy.bin", "300")
+            self.assertTrue(line.startswith(f"error: [rank {ranks - 1} {socket.gethostname()}] "), line)
+            self.assertEqual(self.checkpoints(), [])
+            shutil.rmtree(self.run_dir)
 
     def test_two_jobs_on_the_same_data(self):
         # Nothing is kept beside the data, so there is nothing to race for.
