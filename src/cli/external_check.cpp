@@ -64,8 +64,10 @@ void check_data_here(FileSystem& files, const LoadedJob& loaded, std::optional<s
                            "parallel.tensor_parallel_size", "parallel.pipeline_parallel_size",
                            "parallel.data_parallel_size", "job.steps", "job.tokens"}) &&
             job.training.global_batch_size != 0;
-        if (!ranks || !batch_known) return;
-        const std::int64_t readers = data_parallel_ranks(job.parallel, *ranks).value();
+        if (!batch_known) return;
+        const std::int64_t readers =
+            ranks ? data_parallel_ranks(job.parallel, *ranks).value() : job.parallel.data_parallel_size;
+        if (readers == 0) return;
         for (const std::string& warning : check_data(corpus, job, readers).warnings) {
             problems.push_back(
                 problem_of(Severity::Warning, "data", "data.train", warning, {}, Exit::BadInput));

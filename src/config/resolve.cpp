@@ -53,7 +53,7 @@ void check_interleaved(const JobSpec& job, const BatchPlan& plan, std::vector<st
                     "data-parallel ranks {})",
                     stages, found, plan.global_batch_size, plan.micro_batch_size, ranks),
         fmt::format("use a training.global_batch_size that is a multiple of {}, a smaller "
-                    "training.micro_batch_size, or parallel.pipeline_schedule = \"1f1b\"",
+                    "training.micro_batch_size, or \"1f1b\" without virtual stages",
                     plan.micro_batch_size * ranks * stages)));
 }
 

@@ -116,6 +116,10 @@ class JobFiles(TrainctlTest):
         self.assertEqual([samples.count(f"  rank {rank}  ") for rank in range(3)], [8, 8, 0])
 
     def test_sizes_of_the_data(self):
+        many = set_options(["training.global_batch_size=4096", "training.micro_batch_size=1", "parallel.data_parallel_size=4096"])
+        for ranks in ([], ["--ranks", "4096"]):
+            process = self.run_trainctl("config", "check", "job.toml", *ranks, *many, code=2)
+            self.one_error(process, "4096 data-parallel ranks", "windows", "fewer ranks")
         process = self.run_trainctl("config", "check", "job.toml", *set_options(["data.validation_split=0.99999"]), code=4)
         self.one_error(process, "windows", "leave none", "smaller split")
         process = self.run_trainctl("config", "check", "job.toml", *set_options(["data.dtype=uint32"]), code=2)
