@@ -125,11 +125,18 @@ class PosixFileSystem final : public FileSystem {
             if (::fstat(fd.get(), &status) != 0) fail_io(operation, path, errno, side);
             // Opening a directory for reading succeeds in the kernel and would only fail at the first read.
             if (S_ISDIR(status.st_mode)) fail_io(operation, path, EISDIR, side);
+            if (side == IoSide::Reading && !S_ISREG(status.st_mode)) {
+                fail(Exit::BadInput,
+                     fmt::format("cannot read {}: expected a regular file, found a pipe, device or "
+                                 "socket; write its contents to a file first",
+                                 path));
+            }
             return std::make_unique<PosixFile>(fd.release(), path, side);
         };
         switch (mode) {
             case Open::Read:
-                return open_as(O_RDONLY, "open", IoSide::Reading);
+                // Without O_NONBLOCK the opening of a pipe that nobody writes to would wait for ever.
+                return open_as(O_RDONLY | O_NONBLOCK, "open", IoSide::Reading);
             case Open::CreateNew:
                 return open_as(O_WRONLY | O_CREAT | O_EXCL, "create", IoSide::Writing);
             case Open::Truncate:

@@ -164,6 +164,23 @@ TEST_CASE("files of /proc, which report size 0, are read whole") {
     CHECK(code_of([&] { read_text(*files, "/proc/self/status", 10); }) == Exit::BadInput);
 }
 
+TEST_CASE("pipes and devices are not read, and nobody waits for them") {
+    const test::TemporaryDirectory directory;
+    const auto files = make_posix_file_system();
+    const std::string pipe = directory / "pipe";
+    REQUIRE(::mkfifo(pipe.c_str(), 0600) == 0);
+    for (const std::string& path : {pipe, std::string("/dev/zero"), std::string("/dev/null")}) {
+        try {
+            files->open(path, Open::Read);
+            FAIL(path << " was opened");
+        } catch (const Error& error) {
+            CHECK(error.code() == Exit::BadInput);
+            CHECK(std::string(error.what()).find(path) != std::string::npos);
+            CHECK(std::string(error.what()).find("regular file") != std::string::npos);
+        }
+    }
+}
+
 TEST_CASE("a full device is a resource error that names it") {
     const auto files = make_posix_file_system();
     const auto file = files->open("/dev/full", Open::Append);
