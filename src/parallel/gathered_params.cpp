@@ -31,9 +31,8 @@ GatheredParams::Slot& GatheredParams::slot_of(std::size_t index) {
 
 TensorView GatheredParams::weights(std::size_t index) const {
     const DType dtype = plan_.options().compute;
-    const auto slot = static_cast<std::size_t>(places_.unit[index].slot);
     return slot_memory_.view(Shape{plan_.unit(index).padded}, dtype,
-                             storage_bytes(places_.slot_offset[slot], dtype));
+                             storage_bytes(places_.first_element(index), dtype));
 }
 
 Weights GatheredParams::acquire(UnitId unit, Stream& stream) {

@@ -12,9 +12,7 @@ constexpr int casting_turns = 1;
 
 TensorView in_slot(const Buffer& memory, const SlotPlan& plan, std::size_t index, std::int64_t elements,
                    DType dtype) {
-    const SlotPlan::Place& place = plan.unit[index];
-    const std::int64_t first = plan.slot_offset[static_cast<std::size_t>(place.slot)] + place.offset;
-    return memory.view(Shape{elements}, dtype, storage_bytes(first, dtype));
+    return memory.view(Shape{elements}, dtype, storage_bytes(plan.first_element(index), dtype));
 }
 
 // Elements of the largest bucket that is a true sub-range of every rank's part; such a range is contiguous

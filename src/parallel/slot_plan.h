@@ -21,6 +21,11 @@ struct SlotPlan {
     std::vector<std::int64_t> slot_elements;  // size of each slot
     std::vector<std::int64_t> slot_offset;    // where each starts in one buffer
     std::int64_t elements = 0;                // of that buffer
+
+    // Where unit number `index` starts in that buffer.
+    [[nodiscard]] std::int64_t first_element(std::size_t index) const {
+        return slot_offset[static_cast<std::size_t>(unit[index].slot)] + unit[index].offset;
+    }
 };
 
 // Early: the first unit (the embedding, last in backward order) may be asked for before the others are ready,

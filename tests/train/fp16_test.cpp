@@ -218,16 +218,7 @@ TEST_CASE("a run in fp16 interrupted anywhere equals the uninterrupted one to th
     REQUIRE(stops.size() == 4);
     for (const auto& [what, stop] : stops) {
         INFO(what << ", stopped at step " << stop);
-        MemoryFileSystem files;
-        TrainSetup part = setup;
-        part.files = &files;
-        part.root = "checkpoints";
-        part.steps = stop;
-        train(part);
-        part.steps = 0;
-        part.resume = ResumeMode::Auto;
-        part.attempt = 2;
-        const TrainOutcome resumed = train(part);
+        const TrainOutcome resumed = train_interrupted(setup, stop);
         REQUIRE(resumed.steps.size() == static_cast<std::size_t>(20 - stop));
         CHECK(std::equal(resumed.steps.begin(), resumed.steps.end(), straight.steps.begin() + stop));
         CHECK(resumed.state == straight.state);

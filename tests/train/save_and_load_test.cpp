@@ -59,16 +59,7 @@ TEST_CASE("the learning rate goes on as if nothing had happened, for every sched
         // In the warm-up, at its end, where wsd begins to decay, before the last step.
         for (const std::int64_t stop : {2, 4, 8, 11}) {
             INFO("schedule " << static_cast<int>(kind) << ", stopped at step " << stop);
-            MemoryFileSystem files;
-            TrainSetup setup = straight;
-            setup.files = &files;
-            setup.root = "checkpoints";
-            setup.steps = stop;
-            train(setup);
-            setup.steps = 0;
-            setup.resume = ResumeMode::Auto;
-            setup.attempt = 2;
-            const TrainOutcome rest = train(setup);
+            const TrainOutcome rest = train_interrupted(straight, stop);
             REQUIRE(rest.steps.size() == static_cast<std::size_t>(12 - stop));
             CHECK(std::equal(rest.steps.begin(), rest.steps.end(), whole.steps.begin() + stop));
         }

@@ -7,6 +7,7 @@
 #include <cstring>
 #include <mutex>
 
+#include "support/memory_file_system.h"
 #include "support/run_ranks.h"
 #include "trainctl/train/synthetic_stream.h"
 
@@ -224,6 +225,18 @@ TrainOutcome train(const TrainSetup& setup) {
     run_ranks(setup.ranks, as_rank, options);
     outcome.log = log.lines();
     return outcome;
+}
+
+TrainOutcome train_interrupted(TrainSetup setup, std::int64_t stop) {
+    MemoryFileSystem files;
+    setup.files = &files;
+    setup.root = "checkpoints";
+    setup.steps = stop;
+    train(setup);
+    setup.steps = 0;
+    setup.resume = ResumeMode::Auto;
+    setup.attempt = 2;
+    return train(setup);
 }
 
 std::vector<std::string> differing_tensors(const TrainOutcome& a, const TrainOutcome& b, double tolerance,

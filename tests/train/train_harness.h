@@ -70,6 +70,10 @@ struct TrainOutcome {
 // The first error of any rank is rethrown after all have ended.
 TrainOutcome train(const TrainSetup& setup);
 
+// Trains until `stop` steps are done and saves, then a second attempt loads that and trains to the end; what
+// the second saw. setup.files, root, steps, resume and attempt are set here.
+TrainOutcome train_interrupted(TrainSetup setup, std::int64_t stop);
+
 // Tensors that differ by more than `tolerance` relative to the tensor's largest magnitude; empty: none.
 // `exempt`: substrings of names.
 std::vector<std::string> differing_tensors(const TrainOutcome& a, const TrainOutcome& b, double tolerance,
