@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <cmath>
 #include <vector>
 
 #include "trainctl/base/philox.h"
@@ -12,6 +13,13 @@
 
 namespace trainctl {
 namespace {
+
+// Sum over ranks: stages of a pipeline have different products.
+double sum_of_ranks(World& world, double flops_per_s) {
+    std::int64_t value = std::llround(flops_per_s);
+    world.control().all_reduce({&value, 1}, Reduce::Sum);
+    return static_cast<double>(value);
+}
 
 // Random tokens, the same batch in every step, so that the loss must fall quickly if the step really trains.
 class RepeatedBatch final : public SampleStream {
@@ -94,7 +102,7 @@ StepBenchResult bench_step(Rank& rank, const JobSpec& job, Clock& clock, const S
     result.model_flops_per_s = result.tokens_per_s * flops_per_token(job.model, job.training.sequence_length);
     double product_flops = 0.0;
     for (const OpCall& product : products) product_flops += product.flops;
-    result.gemm_flops_per_s = product_flops / result.gemm_s * static_cast<double>(result.ranks);
+    result.gemm_flops_per_s = sum_of_ranks(rank.world, product_flops / result.gemm_s);
     result.gemm_share = result.model_flops_per_s / result.gemm_flops_per_s;
     if (!(result.loss_last < result.loss_first)) {
         fail(Exit::Internal,
