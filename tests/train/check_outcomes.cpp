@@ -52,4 +52,11 @@ void check_rounding(const TrainOutcome& a, const TrainOutcome& b) {
     CHECK(differing_tensors(weights_a, weights_b, 1e-5, {"k.bias"}) == std::vector<std::string>{});
 }
 
+void check_evaluations(const TrainOutcome& one, const TrainOutcome& other, double tolerance) {
+    REQUIRE_FALSE(one.evaluations.empty());
+    REQUIRE(other.evaluations.size() == one.evaluations.size());
+    for (std::size_t index = 0; index < one.evaluations.size(); ++index)
+        CHECK(other.evaluations[index] == Approx(one.evaluations[index]).epsilon(tolerance));
+}
+
 }  // namespace trainctl::test

@@ -12,4 +12,7 @@ void check_same(const TrainOutcome& a, const TrainOutcome& b);
 // of GPT-2's key bias is zero: instead of being compared it must be noise beside that of the query bias.
 void check_rounding(const TrainOutcome& a, const TrainOutcome& b);
 
+// As many evaluations, at least one, each within `tolerance` relative to that of `one`.
+void check_evaluations(const TrainOutcome& one, const TrainOutcome& other, double tolerance);
+
 }  // namespace trainctl::test

@@ -7,7 +7,6 @@
 #include "train/check_outcomes.h"
 #include "train/finite_stream.h"
 #include "train/meddled_state.h"
-#include "trainctl/train/synthetic_stream.h"
 
 using namespace trainctl;
 using namespace trainctl::test;
@@ -146,14 +145,12 @@ TEST_CASE("late streams change no bit of a training on three axes") {
 TEST_CASE("evaluation on three axes is that of one rank") {
     JobSpec job = job_of(Architecture::Gpt2);
     job.training.eval_interval = 3;
-    const SyntheticLanguage language(job.model.vocab_size, 7);
-    const SyntheticStream all(language, job.training.sequence_length);
     for (const std::int64_t samples :
          {1, 21}) {  // with less than a sample for some ranks, a short last batch
-        const FiniteStream validation(all, samples);
+        const ValidationSet validation(job, samples);
         const auto evaluated = [&](const Layout& layout) {
             TrainSetup setup = setup_of(job, layout);
-            setup.validation = &validation;
+            setup.validation = &validation.samples;
             return run(setup);
         };
         const TrainOutcome one = evaluated({});
@@ -162,9 +159,7 @@ TEST_CASE("evaluation on three axes is that of one rank") {
             INFO(samples << " samples, " << text(layout));
             const TrainOutcome other = evaluated(layout);
             check_rounding(one, other);
-            REQUIRE(other.evaluations.size() == 2);
-            for (std::size_t index = 0; index < 2; ++index)
-                CHECK(other.evaluations[index] == Approx(one.evaluations[index]).epsilon(2e-6));
+            check_evaluations(one, other, 2e-6);
             CHECK(other.device_allocations_after_first_step == 0);
         }
     }

@@ -9,6 +9,7 @@
 
 #include "support/catch.h"
 #include "support/temporary_directory.h"
+#include "train/check_outcomes.h"
 #include "train/finite_stream.h"
 #include "train/meddled_state.h"
 #include "train/train_harness.h"
@@ -167,38 +168,31 @@ class StuckStream final : public SampleStream {
 }  // namespace
 
 TEST_CASE("validation of any size gives every layout the same mean") {
-    const SyntheticLanguage language(97, 42);
-    const SyntheticStream all(language, 16);
     for (const std::int64_t samples : {1, 3, 8, 21}) {
-        const FiniteStream validation(all, samples);
         TrainSetup setup;
         setup.job = tiny_job(Architecture::Llama);
         setup.job.training.eval_interval = 10;
-        setup.validation = &validation;
+        const ValidationSet validation(setup.job, samples);
+        setup.validation = &validation.samples;
         setup.ranks = 1;
         const TrainOutcome one = train(setup);
         setup.ranks = 4;
         const TrainOutcome four = train(setup);
         INFO(samples << " samples");
         REQUIRE(one.evaluations.size() == 2);
-        REQUIRE(four.evaluations.size() == 2);
-        for (std::size_t index = 0; index < 2; ++index) {
-            CHECK(four.evaluations[index] == Approx(one.evaluations[index]).epsilon(5e-6));
-        }
+        check_evaluations(one, four, 5e-6);
         CHECK(one.evaluations[0] < std::log(97.0));
     }
 }
 
 TEST_CASE("evaluating changes nothing of the training, to the bit") {
-    const SyntheticLanguage language(97, 42);
-    const SyntheticStream all(language, 16);
-    const FiniteStream validation(all, 10);
     TrainSetup setup;
     setup.job = tiny_job(Architecture::Gpt2);
+    const ValidationSet validation(setup.job, 10);
     setup.ranks = 2;
     const TrainOutcome without = train(setup);
     setup.job.training.eval_interval = 3;
-    setup.validation = &validation;
+    setup.validation = &validation.samples;
     const TrainOutcome with = train(setup);
     CHECK(with.steps == without.steps);
     CHECK(with.state == without.state);

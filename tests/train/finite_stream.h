@@ -1,7 +1,10 @@
 // A finite part of an endless sample stream, for validation.
 #pragma once
 
+#include "trainctl/config/job_spec.h"
 #include "trainctl/data/sample_stream.h"
+#include "trainctl/train/synthetic_language.h"
+#include "trainctl/train/synthetic_stream.h"
 
 namespace trainctl::test {
 
@@ -18,6 +21,20 @@ class FiniteStream final : public SampleStream {
   private:
     const SampleStream& all_;
     std::int64_t count_;
+};
+
+// `count` samples of the language that train() trains a job on by default.
+struct ValidationSet {
+    ValidationSet(const JobSpec& job, std::int64_t count)
+        : language(job.model.vocab_size, job.seed),
+          all(language, job.training.sequence_length),
+          samples(all, count) {}
+    ValidationSet(const ValidationSet&) = delete;
+    ValidationSet& operator=(const ValidationSet&) = delete;
+
+    SyntheticLanguage language;
+    SyntheticStream all;
+    FiniteStream samples;
 };
 
 }  // namespace trainctl::test

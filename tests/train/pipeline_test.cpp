@@ -9,7 +9,6 @@
 #include "train/meddled_state.h"
 #include "train/train_harness.h"
 #include "trainctl/ops/backends.h"
-#include "trainctl/train/synthetic_stream.h"
 
 using namespace trainctl;
 using namespace trainctl::test;
@@ -162,10 +161,8 @@ TEST_CASE("evaluation over stages is the evaluation of one rank") {
         TrainSetup setup;
         setup.job = pipeline_job(Architecture::Llama, Head::Untied, 4);
         setup.job.training.eval_interval = 2;
-        const SyntheticLanguage language(setup.job.model.vocab_size, 7);
-        const SyntheticStream all(language, setup.job.training.sequence_length);
-        const FiniteStream validation(all, 21);  // a short last batch
-        setup.validation = &validation;
+        const ValidationSet validation(setup.job, 21);  // a short last batch
+        setup.validation = &validation.samples;
         const TrainOutcome one = train(setup);
         REQUIRE(one.evaluations.size() == 2);
         setup.job.parallel.virtual_stages = virtual_stages;

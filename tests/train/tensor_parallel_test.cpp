@@ -5,7 +5,6 @@
 #include "support/memory_file_system.h"
 #include "train/check_outcomes.h"
 #include "train/finite_stream.h"
-#include "trainctl/train/synthetic_stream.h"
 
 using namespace trainctl;
 using namespace trainctl::test;
@@ -217,21 +216,17 @@ TEST_CASE("evaluation is the same on every layout, and memory is what the table 
     job.steps = 4;
     job.training.eval_interval = 2;
     job.training.eval_batches = 2;
-    const SyntheticLanguage language(job.model.vocab_size, 7);
-    const SyntheticStream all(language, job.training.sequence_length);
-    const FiniteStream validation(all, 16);
+    const ValidationSet validation(job, 16);
     const auto evaluated = [&](const Layout& layout) {
         TrainSetup setup = setup_of(job, layout);
-        setup.validation = &validation;
+        setup.validation = &validation.samples;
         return train(setup);
     };
     const TrainOutcome one = evaluated({});
     REQUIRE(one.evaluations.size() == 2);
     for (const Layout& layout : {Layout{2}, Layout{2, false, 2, 3}}) {
         const TrainOutcome other = evaluated(layout);
-        REQUIRE(other.evaluations.size() == 2);
-        for (std::size_t i = 0; i < 2; ++i)
-            CHECK(other.evaluations[i] == Approx(one.evaluations[i]).epsilon(2e-6));
+        check_evaluations(one, other, 2e-6);
         CHECK(other.off_plan == std::vector<std::string>{});
         CHECK(other.device_allocations_after_first_step == 0);
     }
