@@ -125,8 +125,8 @@ std::vector<CommBenchRow> bench_comm(Rank& rank, Clock& clock, const CommBenchOp
 }
 
 std::string describe(const std::vector<CommBenchRow>& rows, int ranks) {
-    std::string text = fmt::format("{} rank(s); every result checked\n{:<16} {:>12} {:>12} {:>12} {:>12}\n",
-                                   ranks, "operation", "bytes", "time", "GB/s", "copy GB/s");
+    std::string text = fmt::format("{}; every result checked\n{:<16} {:>12} {:>12} {:>12} {:>12}\n",
+                                   counted(ranks, "rank"), "operation", "bytes", "time", "GB/s", "copy GB/s");
     for (const CommBenchRow& row : rows) {
         text += fmt::format("{:<16} {:>12} {:>12} {:>12.4g} {:>12.4g}\n", row.operation, row.bytes,
                             format_seconds(row.seconds), row.bytes_per_s / 1e9, row.copy_bytes_per_s / 1e9);

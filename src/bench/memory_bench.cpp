@@ -100,8 +100,8 @@ void refuse_padding(const ModelSpec& model, int data_ranks) {
     fail(Exit::Usage,
          fmt::format(
              "bench memory: expected a model whose padding is at most {:.0f} % of its parameters, found "
-             "{:.1f} % of {:.0f} on {} ranks; choose a larger --preset",
-             100.0 * tolerance, 100.0 * padding, parameters, data_ranks));
+             "{:.1f} % of {:.0f} on {}; choose a larger --preset",
+             100.0 * tolerance, 100.0 * padding, parameters, counted(data_ranks, "rank")));
 }
 
 std::string_view verdict(bool ok) { return ok ? "ok" : "WRONG"; }
@@ -128,8 +128,8 @@ std::vector<std::string> MemoryBenchResult::failures() const {
     for (const ModelStateRow& row : states) {
         if (row.ok()) continue;
         found.push_back(fmt::format(
-            "ZeRO {} on {} rank(s): expected {:.4g} bytes per parameter within {:.0f} %, found {:.4g}",
-            row.zero_stage, row.data_ranks, row.expected, 100.0 * tolerance, row.found));
+            "ZeRO {} on {}: expected {:.4g} bytes per parameter within {:.0f} %, found {:.4g}",
+            row.zero_stage, counted(row.data_ranks, "rank"), row.expected, 100.0 * tolerance, row.found));
     }
     for (const ActivationRow& row : activations) {
         if (row.ok()) continue;

@@ -86,11 +86,31 @@ std::vector<std::int64_t> sampled(std::int64_t size, std::int64_t count) {
     return places;
 }
 
+namespace {
+
+bool wanted(const OpCase& one, const std::string& part) { return one.name.find(part) != std::string::npos; }
+
+// Before anything is measured.
+void require_wanted(const std::vector<OpCase>& cases, const std::string& part) {
+    std::vector<std::string> names;
+    for (const OpCase& one : cases) {
+        if (wanted(one, part)) return;
+        names.push_back(one.name);
+    }
+    const auto near = nearest_name(part, names);
+    fail(Exit::Usage,
+         fmt::format("bench op: expected a part of an op's name, found '{}'; {}ops: {}", part,
+                     near ? fmt::format("did you mean {}? ", *near) : "", fmt::join(names, ", ")));
+}
+
+}  // namespace
+
 std::vector<OpBenchRow> bench_ops(Rank& rank, Clock& clock, const OpBenchOptions& options) {
     OpWorkspace workspace(rank, options);
     std::vector<OpCase> cases;
     add_product_cases(workspace, cases);
     add_streaming_cases(workspace, cases);
+    require_wanted(cases, options.only);
     // The better of a measurement before and one after: other work on the machine can only lower a peak.
     double peak_flops = 0.0;
     double peak_bytes = 0.0;
@@ -102,7 +122,7 @@ std::vector<OpBenchRow> bench_ops(Rank& rank, Clock& clock, const OpBenchOptions
     measure_peaks();
     std::vector<OpBenchRow> rows;
     for (const OpCase& one : cases) {
-        if (one.name.find(options.only) == std::string::npos) continue;
+        if (!wanted(one, options.only)) continue;
         OpBenchRow row;
         row.name = one.name;
         row.seconds = median_seconds(rank, clock, options.repetitions, one.run);
@@ -116,10 +136,6 @@ std::vector<OpBenchRow> bench_ops(Rank& rank, Clock& clock, const OpBenchOptions
         }
         rows.push_back(row);
     }
-    if (rows.empty())
-        fail(Exit::Usage,
-             fmt::format("no op has '{}' in its name; `trainctl bench op` without OP lists them all",
-                         options.only));
     measure_peaks();
     for (OpBenchRow& row : rows)
         row.share_of_ceiling =

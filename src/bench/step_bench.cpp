@@ -114,13 +114,14 @@ StepBenchResult bench_step(Rank& rank, const JobSpec& job, Clock& clock, const S
 
 std::string describe(const StepBenchResult& result) {
     std::string text = fmt::format(
-        "step            {} on {} rank(s) x {} thread(s)\n"
+        "step            {} on {} x {}\n"
         "tokens/s        {}\n"
         "model           {:.4g} GFLOP/s\n"
         "products alone  {:.4g} GFLOP/s (the step's own, same run)\n"
         "gemm_share      {:.1f} %\n",
-        format_seconds(result.step_s), result.ranks, result.threads, format_count(result.tokens_per_s),
-        result.model_flops_per_s / 1e9, result.gemm_flops_per_s / 1e9, 100.0 * result.gemm_share);
+        format_seconds(result.step_s), counted(result.ranks, "rank"), counted(result.threads, "thread"),
+        format_count(result.tokens_per_s), result.model_flops_per_s / 1e9, result.gemm_flops_per_s / 1e9,
+        100.0 * result.gemm_share);
     if (result.gemm_share > 1.0)
         text +=
             "                above 100 %: alone, the products ran slower than within the step: other work on "

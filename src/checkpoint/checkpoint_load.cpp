@@ -11,6 +11,7 @@
 #include "trainctl/base/error.h"
 #include "trainctl/checkpoint/agree.h"
 #include "trainctl/checkpoint/checkpoint_store.h"
+#include "trainctl/checkpoint/resume.h"
 #include "trainctl/checkpoint/slice_runs.h"
 #include "trainctl/checkpoint/state_hash.h"
 #include "trainctl/checkpoint/suspicion.h"
@@ -131,6 +132,7 @@ LoadReport CheckpointStore::load_candidates(
     LoadReport report;
     CheckpointScan scan;                  // rank 0
     std::vector<std::size_t> candidates;  // rank 0, the ones not tried yet
+    std::vector<std::size_t> chosen;      // rank 0, all of them
     const auto next_candidate = [&] {
         const CompleteCheckpoint& next = scan.complete.at(candidates.front());
         candidates.erase(candidates.begin());
@@ -146,6 +148,7 @@ LoadReport CheckpointStore::load_candidates(
             if (found.reason != RejectReason::Foreign) report.passed_over.push_back(found.text);
         }
         candidates = decision.candidates;
+        chosen = decision.candidates;
         return candidates.empty() ? kind_fresh + decision.text : next_candidate();
     };
     std::string order = agree(
@@ -172,8 +175,8 @@ LoadReport CheckpointStore::load_candidates(
             remember_damage(manifest, problem, report);
             if (candidates.empty()) {
                 fail(Exit::BadInput,
-                     fmt::format("no checkpoint can be loaded; not starting at step 0. Restore one from a "
-                                 "copy, or ask for another step with --resume STEP:{}",
+                     fmt::format("no checkpoint can be loaded ({} tried); not starting at step 0. {}:{}",
+                                 chosen.size(), other_steps(scan, chosen),
                                  list_passed_over(report.passed_over)));
             }
             return next_candidate();

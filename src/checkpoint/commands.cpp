@@ -123,10 +123,10 @@ CommandResult checkpoint_inspect(FileSystem& files, const std::string& path, Out
     }
     std::string text = fmt::format(
         "{}\n  run         {}\n  step        {} (attempt {})\n  created     {}\n  health      {}\n"
-        "  state hash  {:016x}\n  payload     {} in {} files, {} chunks of checksums each\n",
+        "  state hash  {:016x}\n  payload     {} in {}, {} chunks of checksums each\n",
         found.path, manifest.run_id, manifest.step, manifest.attempt, manifest.created,
         health_name(manifest.health), manifest.state_hash, format_bytes(manifest.total_bytes()),
-        manifest.files.size(), format_bytes(manifest.chunk_bytes));
+        counted(manifest.files.size(), "file"), format_bytes(manifest.chunk_bytes));
     if (!manifest.data_fingerprint.empty())
         text += fmt::format("  data        {}\n", manifest.data_fingerprint);
     for (const auto& [name, value] : manifest.counters)
@@ -159,10 +159,12 @@ CommandResult checkpoint_verify(FileSystem& files, const std::string& path, Outp
     const Exit code = ok ? Exit::Ok : Exit::BadInput;
     const std::string verdict =
         problems.empty()
-            ? fmt::format("{}: step {} is good: {} in {} files read, every checksum right", found.path,
-                          manifest.step, format_bytes(manifest.total_bytes()), manifest.files.size())
+            ? fmt::format("{}: step {} is good: {} in {} read, every checksum right", found.path,
+                          manifest.step, format_bytes(manifest.total_bytes()),
+                          counted(manifest.files.size(), "file"))
             : fmt::format(
-                  "{}: step {} is damaged: {} problems{}", found.path, manifest.step, problems.size(),
+                  "{}: step {} is damaged: {}{}", found.path, manifest.step,
+                  counted(problems.size(), "problem"),
                   mark_problem.empty() ? "; marked suspect: retention keeps it and does not count it" : "");
     if (form == OutputFormat::Json) {
         return {code,

@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "trainctl/base/error.h"
+#include "trainctl/config/load.h"
 #include "trainctl/rundir/layout.h"
 
 namespace trainctl {
@@ -18,6 +19,20 @@ bool may_hold_checkpoints(FileSystem& files, const std::string& path) {
            std::any_of(names.begin(), names.end(), [](const std::string& name) {
                return parse_checkpoint_directory_name(name).has_value();
            });
+}
+
+// What the newest attempt's record says of checkpoint.directory; empty: nothing, or RUN/checkpoints.
+std::string recorded_directory(FileSystem& files, const RunLayout& layout) {
+    const std::string records = parent_path(layout.record(1));
+    int newest = 0;
+    if (files.status(records)) {
+        for (const std::string& name : files.list(records))
+            newest = std::max(newest, parse_attempt_name(name).value_or(0));
+    }
+    const std::string spec = join_path(layout.record(newest), "spec.toml");
+    if (newest == 0 || !files.status(spec)) return {};
+    const LoadedJob job = load_job(files, spec);
+    return job.usable({"checkpoint.directory"}) ? job.spec.checkpoint.directory : std::string();
 }
 
 }  // namespace
@@ -35,8 +50,19 @@ std::string find_checkpoint_root(FileSystem& files, const std::string& path) {
                                          status ? "is a file" : "does not exist", expected_checkpoint_path));
     }
     if (is_checkpoint(files, root)) return parent_path(root);
-    std::string inner = RunLayout(root).checkpoints();
-    if (files.status(inner)) return inner;
+    const RunLayout layout(root);
+    if (files.status(layout.checkpoints()) && !files.list(layout.checkpoints()).empty())
+        return layout.checkpoints();
+    if (std::string elsewhere = recorded_directory(files, layout); !elsewhere.empty()) {
+        if (files.status(elsewhere)) return elsewhere;
+        fail(Exit::BadInput,
+             fmt::format(
+                 "the run in {} keeps its checkpoints in checkpoint.directory = \"{}\", which is not there "
+                 "(a relative path begins where the run was started). Give that directory instead, as it "
+                 "is named from here",
+                 root, elsewhere));
+    }
+    if (files.status(layout.checkpoints())) return layout.checkpoints();
     if (!may_hold_checkpoints(files, root)) {
         fail(Exit::BadInput,
              fmt::format("{} holds neither a run (no run.json) nor checkpoints; {}. Check the path.", root,

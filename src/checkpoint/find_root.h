@@ -15,8 +15,9 @@ inline constexpr std::string_view expected_checkpoint_path =
 
 bool is_checkpoint(FileSystem& files, const std::string& path);
 
-// The directory that holds the checkpoints: of a run directory its checkpoints/, of one checkpoint its
-// parent, else `path` itself. Exit::BadInput if nothing of ours is there; an empty directory will do.
+// The directory that holds the checkpoints: of a run directory its checkpoints/ or, where that is missing or
+// empty, the checkpoint.directory that its record names; of one checkpoint its parent; else `path` itself.
+// Exit::BadInput if nothing of ours is there; an empty directory will do.
 std::string find_checkpoint_root(FileSystem& files, const std::string& path);
 
 // What to say where there is none.

@@ -16,7 +16,7 @@ namespace trainctl {
 namespace {
 
 // One stored slice that holds elements of one wanted slice.
-struct Source {
+struct StoredSlice {
     std::uint64_t offset = 0;
     const ManifestSlice* stored = nullptr;
     const NamedSlice* wanted = nullptr;
@@ -33,7 +33,7 @@ bool may_overlap(const NamedSlice& wanted, const Box& box, Range flat) {
     return true;
 }
 
-void copy_overlap(ChunkReader& reader, const Source& source) {
+void copy_overlap(ChunkReader& reader, const StoredSlice& source) {
     const NamedSlice& wanted = *source.wanted;
     const auto element = static_cast<std::uint64_t>(dtype_size(wanted.view.dtype));
     const Box box{shape_of(source.stored->begin), shape_of(source.stored->extent)};
@@ -119,7 +119,7 @@ void require_available(const Manifest& manifest, std::span<const NamedSlice> wan
 
 void read_slices(FileSystem& files, const std::string& path, const Manifest& manifest,
                  std::span<const NamedSlice> wanted) {
-    std::vector<std::vector<Source>> sources(manifest.files.size());
+    std::vector<std::vector<StoredSlice>> sources(manifest.files.size());
     for (const NamedSlice& slice : wanted) {
         for (const ManifestSlice& stored : manifest.find(slice.name)->slices) {
             const Box box{shape_of(stored.begin), shape_of(stored.extent)};
@@ -130,10 +130,10 @@ void read_slices(FileSystem& files, const std::string& path, const Manifest& man
     for (std::size_t index = 0; index < sources.size(); ++index) {
         if (sources[index].empty()) continue;
         std::sort(sources[index].begin(), sources[index].end(),
-                  [](const Source& a, const Source& b) { return a.offset < b.offset; });
+                  [](const StoredSlice& a, const StoredSlice& b) { return a.offset < b.offset; });
         ChunkReader reader(files, join_path(path, manifest.files[index].name), manifest.files[index],
                            manifest.chunk_bytes);
-        for (const Source& source : sources[index]) copy_overlap(reader, source);
+        for (const StoredSlice& source : sources[index]) copy_overlap(reader, source);
     }
 }
 

@@ -6,6 +6,7 @@
 #include <charconv>
 
 #include "trainctl/base/error.h"
+#include "trainctl/base/text.h"
 
 namespace trainctl {
 namespace {
@@ -21,9 +22,13 @@ ResumeDecision resume_step(std::int64_t step, const CheckpointScan& scan) {
         if (scan.complete[index].name.step == step) decision.candidates.push_back(index);
     }
     if (decision.candidates.empty()) {
-        fail(Exit::BadInput, fmt::format("--resume {}: no complete checkpoint of that step. Ask for one of "
-                                         "these steps, or for --resume auto; complete: {}{}",
-                                         step, available_steps(scan), describe_rejected(scan.rejected)));
+        std::vector<RejectedCheckpoint> of_step;
+        for (const RejectedCheckpoint& found : scan.rejected)
+            if (found.name.step == step) of_step.push_back(found);
+        fail(Exit::BadInput,
+             fmt::format("--resume {}: expected a complete checkpoint of that step, found {}. {}{}", step,
+                         of_step.empty() ? "none" : "only what cannot be loaded", other_steps(scan, {}),
+                         describe_rejected(of_step)));
     }
     decision.text = fmt::format("resuming from step {} as asked", step);
     return decision;
@@ -32,12 +37,26 @@ ResumeDecision resume_step(std::int64_t step, const CheckpointScan& scan) {
 }  // namespace
 
 std::string available_steps(const CheckpointScan& scan) {
+    constexpr std::size_t shown = 8;
     std::string steps;
-    for (const CompleteCheckpoint& checkpoint : scan.complete) {
+    for (std::size_t index = 0; index < std::min(shown, scan.complete.size()); ++index) {
+        const CompleteCheckpoint& checkpoint = scan.complete[index];
         steps += fmt::format("{}{}{}", steps.empty() ? "" : ", ", checkpoint.name.step,
                              checkpoint.suspect ? " (suspect)" : "");
     }
+    if (scan.complete.size() > shown) steps += fmt::format(" and {} older", scan.complete.size() - shown);
     return steps.empty() ? "none" : steps;
+}
+
+std::string other_steps(const CheckpointScan& scan, const std::vector<std::size_t>& tried) {
+    CheckpointScan others;
+    for (std::size_t index = 0; index < scan.complete.size(); ++index) {
+        if (std::find(tried.begin(), tried.end(), index) == tried.end())
+            others.complete.push_back(scan.complete[index]);
+    }
+    if (others.complete.empty()) return "No other step is complete: restore a checkpoint from a copy";
+    return fmt::format("Complete steps, newest first: {}; ask for one of them, or for --resume auto",
+                       available_steps(others));
 }
 
 ResumeRequest parse_resume(std::string_view text) {
@@ -92,7 +111,7 @@ ResumeDecision decide_resume(const ResumeRequest& request, RunState state, const
         std::count_if(scan.rejected.begin(), scan.rejected.end(),
                       [](const RejectedCheckpoint& found) { return found.reason == RejectReason::Foreign; });
     if (foreign > 0)
-        decision.text += fmt::format(" ({} checkpoints of other runs are there and were ignored)", foreign);
+        decision.text += fmt::format(" ({} of other runs ignored)", counted(foreign, "checkpoint"));
     return decision;
 }
 

@@ -66,10 +66,10 @@ std::optional<std::string> lack_of_space(FileSystem& files, const std::string& d
     const SpaceStatus space = files.space(nearest_existing(files, directory));
     const auto copies = static_cast<std::uint64_t>(need.still_to_come());
     const std::string arithmetic = fmt::format(
-        "{} checkpoints: checkpoint.keep_latest {}, {} older ones that are kept if they are the newest "
+        "{}: checkpoint.keep_latest {}, {} older ones that are kept if they are the newest "
         "healthy "
         "or verified, and 1 because a new one is complete before the oldest goes; {} of them there already",
-        copies, need.keep_latest, protected_older, need.present);
+        counted(copies, "checkpoint"), need.keep_latest, protected_older, need.present);
     const std::uint64_t bytes = with_spare(need.bytes_per_checkpoint, copies);
     if (space.free_bytes < bytes) {
         return fmt::format(

@@ -58,7 +58,11 @@ Error usage_error(const CLI::App& app, const CLI::ParseError& problem) {
     if (!word.empty()) {
         for (const std::string_view later : later_commands) {
             if (word == later && &at == &app) {
-                return {Exit::Usage, fmt::format("`trainctl {}` is not in this build", word), Where::here()};
+                return {
+                    Exit::Usage,
+                    fmt::format("`trainctl {}` is not in this build\n  hint: `trainctl --help` lists what is",
+                                word),
+                    Where::here()};
             }
         }
         text = fmt::format("`{}` does not know '{}'", path, word);
@@ -93,7 +97,9 @@ void add_json_flag(CLI::App& command, Invocation& invocation) {
 
 void print(std::string_view text) {
     if (std::fwrite(text.data(), 1, text.size(), stdout) != text.size() || std::fflush(stdout) != 0) {
-        fail(Exit::Resource, "cannot write to standard output: it was closed or its disk is full");
+        fail(Exit::Resource,
+             "cannot write to standard output: it was closed or its disk is full; keep its reader open, or "
+             "send it to a file on a disk with room");
     }
 }
 

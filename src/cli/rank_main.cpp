@@ -11,6 +11,7 @@
 
 #include "cli/rank_errors.h"
 #include "cli/spin_wait.h"
+#include "trainctl/base/text.h"
 #include "trainctl/comm/host_name.h"
 #include "trainctl/comm/mpi_ports.h"
 #include "trainctl/device/affinity.h"
@@ -55,9 +56,10 @@ void end_all_ranks(World& world, const Error& error, const StopFlag& stop, Outpu
 // What the log says about the ports that MPI may use.
 std::string limit_ports(const PortRange& ports, const LocalPlace& place) {
     if (ports.size() < place.size) {
-        fail(Exit::Usage, fmt::format("launch.port_range {}-{} has {} ports for {} ranks on one host; give "
+        fail(Exit::Usage, fmt::format("launch.port_range {}-{} has {} for {} on one host; give "
                                       "at least one to each",
-                                      ports.first, ports.last, ports.size(), place.size));
+                                      ports.first, ports.last, counted(ports.size(), "port"),
+                                      counted(place.size, "rank")));
     }
     if (const auto chosen = limit_mpi_ports(ports.first, ports.last)) {
         return fmt::format("launch.port_range {}-{} is not used: {} is set and wins", ports.first, ports.last,

@@ -66,28 +66,29 @@ std::string start_banner(const JobSpec& job, const Rank& rank, const Training& t
     const BatchLayout layout = batch_layout(job, rank.mesh);
     const DeviceInfo device = rank.device.info();
     std::string text = fmt::format("run {} in {}\n", job.name, job.run_dir);
-    text += fmt::format(
-        "  world      {} ranks = data {} x tensor {} x pipeline {}, ZeRO stage {}, {} gradient bucket(s)\n",
-        rank.world.size(), rank.mesh.shape.data, rank.mesh.shape.tensor, rank.mesh.shape.pipeline,
-        job.memory.zero_stage, training.plan().buckets);
+    text += fmt::format("  world      {} = data {} x tensor {} x pipeline {}, ZeRO stage {}, {}\n",
+                        counted(rank.world.size(), "rank"), rank.mesh.shape.data, rank.mesh.shape.tensor,
+                        rank.mesh.shape.pipeline, job.memory.zero_stage,
+                        counted(training.plan().buckets, "gradient bucket"));
     text += rank_map(hosts, rank.mesh.shape);
     if (rank.mesh.shape.pipeline > 1)
-        text += fmt::format("  pipeline   {} schedule, {} part(s) of the model on each of {} stages\n",
-                            job.parallel.pipeline_schedule, job.parallel.virtual_stages,
+        text += fmt::format("  pipeline   {} schedule, {} of the model on each of {} stages\n",
+                            job.parallel.pipeline_schedule, counted(job.parallel.virtual_stages, "part"),
                             rank.mesh.shape.pipeline);
-    text += fmt::format(
-        "  model      {} {} parameters, {} layers, hidden {}, vocabulary {} (padded {}), sequence {}\n",
-        job.model.preset.empty() ? "custom" : job.model.preset, parameter_count(job.model), job.model.layers,
-        job.model.hidden_size, job.model.vocab_size, job.model.padded_vocab_size(),
-        job.training.sequence_length);
-    text += fmt::format(
-        "  batch      {} samples = micro {} x {} ranks x {} accumulated; {} tokens a step, {} steps\n",
-        layout.global_batch, layout.micro_batch, layout.ranks, layout.micro_batches(),
-        format_count(static_cast<double>(layout.global_batch * job.training.sequence_length)), job.steps);
+    text +=
+        fmt::format("  model      {} {} parameters, {}, hidden {}, vocabulary {} (padded {}), sequence {}\n",
+                    job.model.preset.empty() ? "custom" : job.model.preset, parameter_count(job.model),
+                    counted(job.model.layers, "layer"), job.model.hidden_size, job.model.vocab_size,
+                    job.model.padded_vocab_size(), job.training.sequence_length);
+    text += fmt::format("  batch      {} = micro {} x {} x {} accumulated; {} tokens a step, {}\n",
+                        counted(layout.global_batch, "sample"), layout.micro_batch,
+                        counted(layout.ranks, "rank"), layout.micro_batches(),
+                        format_count(static_cast<double>(layout.global_batch * job.training.sequence_length)),
+                        counted(job.steps, "step"));
     text += fmt::format("  precision  {} compute, f32 master, moments and gradients, {} reduction\n",
                         dtype_name(job.precision.compute), dtype_name(job.communication.reduce_dtype));
-    text += fmt::format("  device     {} ({}), {} kernels, {} thread(s), peak {:.1f} GFLOP/s measured\n",
-                        device.kind, device.name, device.isa, device.threads, peak_flops_per_s / 1e9);
+    text += fmt::format("  device     {} ({}), {} kernels, {}, peak {:.1f} GFLOP/s measured\n", device.kind,
+                        device.name, device.isa, counted(device.threads, "thread"), peak_flops_per_s / 1e9);
     text += describe_memory(memory);
     text += data;
     text += rank.world.size() > 1 ? "  to stop: kill -USR1 the mpirun process (saves after the step, exit "

@@ -7,6 +7,7 @@
 #include <cinttypes>
 #include <cstdio>
 
+#include "trainctl/base/text.h"
 #include "trainctl/observe/metrics_file.h"
 #include "trainctl/observe/step_line.h"
 
@@ -30,8 +31,8 @@ class TrainObserver final : public StepObserver {
     void evaluation(const EvaluationRecord& record) override {
         append(to_json(record));
         line_.finish();
-        log_.info(fmt::format("step {}: validation loss {:.6f} over {} tokens in {:.2f} s", record.step,
-                              record.loss, record.tokens, record.seconds));
+        log_.info(fmt::format("step {}: validation loss {:.6f} over {} in {:.2f} s", record.step, record.loss,
+                              counted(record.tokens, "token"), record.seconds));
     }
 
   private:

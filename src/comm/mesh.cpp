@@ -5,6 +5,7 @@
 #include <cstdlib>
 #include <map>
 
+#include "trainctl/base/text.h"
 #include "trainctl/comm/host_name.h"
 #include "trainctl/comm/world.h"
 
@@ -63,9 +64,9 @@ Mesh make_mesh(World& world, MeshShape shape) {
     const int product = shape.data * shape.tensor * shape.pipeline;
     if (shape.data < 1 || shape.tensor < 1 || shape.pipeline < 1 || product != world.size()) {
         fail(Exit::Usage,
-             fmt::format("the parallel sizes do not fit the {} ranks that were started: data {} x tensor "
+             fmt::format("the parallel sizes do not fit the job of {}: data {} x tensor "
                          "{} x pipeline {} = {}; change [parallel] or the number of ranks",
-                         world.size(), shape.data, shape.tensor, shape.pipeline, product));
+                         counted(world.size(), "rank"), shape.data, shape.tensor, shape.pipeline, product));
     }
     Mesh mesh;
     mesh.shape = shape;

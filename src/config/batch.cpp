@@ -4,6 +4,8 @@
 
 #include <algorithm>
 
+#include "trainctl/base/text.h"
+
 namespace trainctl {
 
 namespace {
@@ -38,10 +40,10 @@ struct Factor {
 
 Error not_a_multiple(const BatchPlan& plan, const Factor& factor) {
     if (plan.data_parallel_size > plan.global_batch_size)
-        return usage(
-            fmt::format("global_batch_size {} gives {} data-parallel ranks less than one sample each; "
-                        "use at most {} ranks or a larger global batch",
-                        plan.global_batch_size, plan.data_parallel_size, plan.global_batch_size));
+        return usage(fmt::format(
+            "global_batch_size {} gives {} data-parallel ranks less than one sample each; "
+            "use at most {} or a larger global batch",
+            plan.global_batch_size, plan.data_parallel_size, counted(plan.global_batch_size, "rank")));
     return usage(fmt::format("global_batch_size {} is not a multiple of {}; {}", plan.global_batch_size,
                              factor.value_text(), nearest_multiples(plan.global_batch_size, factor.product)));
 }
@@ -95,17 +97,20 @@ Result<BatchPlan> solve_batch(const BatchPlan& known) {
 Result<std::int64_t> data_parallel_ranks(const ParallelSpec& parallel, std::int64_t world_size) {
     const std::int64_t model = parallel.tensor_parallel_size * parallel.pipeline_parallel_size;
     if (world_size < 1 || world_size % model != 0)
-        return usage(fmt::format(
-            "{} ranks cannot be split into groups of tensor_parallel_size {} x "
-            "pipeline_parallel_size {} = {}; start a multiple of {} ranks",
-            world_size, parallel.tensor_parallel_size, parallel.pipeline_parallel_size, model, model));
+        return usage(
+            fmt::format("{} cannot be split into groups of tensor_parallel_size {} x "
+                        "pipeline_parallel_size {} = {}; start a multiple of {} ranks",
+                        counted(world_size, "rank"), parallel.tensor_parallel_size,
+                        parallel.pipeline_parallel_size, model, model));
     const std::int64_t data = world_size / model;
     if (parallel.data_parallel_size != 0 && parallel.data_parallel_size != data)
-        return usage(fmt::format(
-            "tensor_parallel_size {} x pipeline_parallel_size {} x data_parallel_size {} = {} "
-            "ranks, but {} were started; start {} or set parallel.data_parallel_size = {}",
-            parallel.tensor_parallel_size, parallel.pipeline_parallel_size, parallel.data_parallel_size,
-            model * parallel.data_parallel_size, world_size, model * parallel.data_parallel_size, data));
+        return usage(
+            fmt::format("tensor_parallel_size {} x pipeline_parallel_size {} x data_parallel_size {} = {}, "
+                        "but {} started; start {} or set parallel.data_parallel_size = {}",
+                        parallel.tensor_parallel_size, parallel.pipeline_parallel_size,
+                        parallel.data_parallel_size, counted(model * parallel.data_parallel_size, "rank"),
+                        world_size == 1 ? "1 was" : fmt::format("{} were", world_size),
+                        model * parallel.data_parallel_size, data));
     return data;
 }
 

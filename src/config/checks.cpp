@@ -4,8 +4,10 @@
 
 #include <cmath>
 
+#include "trainctl/base/text.h"
 #include "trainctl/config/model_math.h"
 #include "trainctl/config/port_range.h"
+#include "trainctl/config/tensor_size.h"
 
 namespace trainctl {
 
@@ -37,21 +39,6 @@ void check_model(const JobSpec& job, std::vector<Finding>& findings) {
 
 namespace {
 
-// A key/value head is held by one rank, or by the same number of ranks each.
-bool divides_either_way(std::int64_t kv_heads, std::int64_t ranks) {
-    return kv_heads == 0 || kv_heads % ranks == 0 || ranks % kv_heads == 0;
-}
-
-std::string fitting_tensor_sizes(const ModelSpec& model) {
-    std::string sizes;
-    for (std::int64_t size = 1; size <= model.heads; ++size)
-        if (model.heads % size == 0 && divides_either_way(model.kv_heads, size) &&
-            model.ffn_size % size == 0 && model.padded_vocab_size() % size == 0)
-            sizes += fmt::format("{}{}", sizes.empty() ? "" : ", ", size);
-    if (sizes.empty()) return "change one of them";
-    return fmt::format("sizes that fit this model: {}; or change its shape", sizes);
-}
-
 void check_pipeline(const JobSpec& job, std::vector<Finding>& findings) {
     const ParallelSpec& parallel = job.parallel;
     const std::int64_t parts = parallel.pipeline_parallel_size * parallel.virtual_stages;
@@ -61,16 +48,16 @@ void check_pipeline(const JobSpec& job, std::vector<Finding>& findings) {
             fmt::format("model.layers {} cannot fill parallel.pipeline_parallel_size {} x "
                         "parallel.virtual_stages {} = {} model parts of at least one block",
                         job.model.layers, parallel.pipeline_parallel_size, parallel.virtual_stages, parts),
-            fmt::format("at most {} parts: use fewer stages or virtual stages, or a deeper model",
-                        job.model.layers)));
+            fmt::format("at most {}: use fewer stages or virtual stages, or a deeper model",
+                        counted(job.model.layers, "part"))));
     const bool interleaved = parallel.pipeline_schedule == "interleaved";
     if (interleaved != (parallel.virtual_stages > 1) || (interleaved && parallel.pipeline_parallel_size == 1))
         findings.push_back(finding(
             "contradiction",
             {"parallel.virtual_stages", "parallel.pipeline_schedule", "parallel.pipeline_parallel_size"},
-            fmt::format("parallel.pipeline_schedule = \"{}\" with {} virtual stage(s) on each of {} pipeline "
-                        "stage(s)",
-                        parallel.pipeline_schedule, parallel.virtual_stages, parallel.pipeline_parallel_size),
+            fmt::format("parallel.pipeline_schedule = \"{}\" with {} on each of {}",
+                        parallel.pipeline_schedule, counted(parallel.virtual_stages, "virtual stage"),
+                        counted(parallel.pipeline_parallel_size, "pipeline stage")),
             "\"interleaved\" needs parallel.virtual_stages >= 2 and at least 2 stages, \"1f1b\" needs "
             "parallel.virtual_stages = 1"));
 }
@@ -78,23 +65,9 @@ void check_pipeline(const JobSpec& job, std::vector<Finding>& findings) {
 }  // namespace
 
 void check_layout(const JobSpec& job, std::vector<Finding>& findings) {
-    const ModelSpec& model = job.model;
-    const std::int64_t size = job.parallel.tensor_parallel_size;
-    const char* tensor = "parallel.tensor_parallel_size";
-    const auto refuse = [&](const char* key, const std::string& text) {
-        findings.push_back(finding("divisibility", {tensor, key}, fmt::format("{} {} {}", text, tensor, size),
-                                   fitting_tensor_sizes(model)));
-    };
-    if (model.heads % size != 0)
-        refuse("model.heads", fmt::format("model.heads {} is not a multiple of", model.heads));
-    if (!divides_either_way(model.kv_heads, size))
-        refuse("model.kv_heads",
-               fmt::format("model.kv_heads {} is neither a multiple nor a divisor of", model.kv_heads));
-    if (model.ffn_size % size != 0)
-        refuse("model.ffn_size", fmt::format("model.ffn_size {} is not a multiple of", model.ffn_size));
-    if (model.padded_vocab_size() % size != 0)
-        refuse("model.vocab_size", fmt::format("model.vocab_size {}, padded to {}, is not a multiple of",
-                                               model.vocab_size, model.padded_vocab_size()));
+    for (const TensorMisfit& misfit : tensor_misfits(job.model, job.parallel.tensor_parallel_size))
+        findings.push_back(finding("divisibility", {"parallel.tensor_parallel_size", misfit.key}, misfit.what,
+                                   tensor_size_hint(job.model)));
     check_pipeline(job, findings);
 }
 

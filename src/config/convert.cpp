@@ -14,18 +14,24 @@ namespace {
 
 using Type = Node::Type;
 
-// Whether only quotes keep the text from being a value of the key.
-bool reads_as_value(const Key& key, const std::string& text) {
-    if (key.kind == Kind::Boolean) return text == "true" || text == "false";
+enum class Reading { NoValue, Value, TooLarge };
+
+// What the text of all of `text` would be as a number of type T.
+template <class T>
+Reading read_number(const std::string& text) {
+    T value{};
     const char* const end = text.data() + text.size();
-    std::int64_t whole = 0;
-    double real = 0.0;
-    if (key.kind == Kind::Integer) {
-        const auto [rest, error] = std::from_chars(text.data(), end, whole);
-        return error == std::errc{} && rest == end;
-    }
-    const auto [rest, error] = std::from_chars(text.data(), end, real);
-    return key.kind == Kind::Number && error == std::errc{} && rest == end;
+    const auto [rest, error] = std::from_chars(text.data(), end, value);
+    if (rest != end || error == std::errc::invalid_argument) return Reading::NoValue;
+    return error == std::errc{} ? Reading::Value : Reading::TooLarge;
+}
+
+// What the text would be as a value of the key, without quotes.
+Reading read_as(const Key& key, const std::string& text) {
+    if (key.kind == Kind::Boolean)
+        return text == "true" || text == "false" ? Reading::Value : Reading::NoValue;
+    if (key.kind == Kind::Integer) return read_number<std::int64_t>(text);
+    return key.kind == Kind::Number ? read_number<double>(text) : Reading::NoValue;
 }
 
 Converted mismatch(const Key& key, const Node& node) {
@@ -34,8 +40,15 @@ Converted mismatch(const Key& key, const Node& node) {
     result.what = fmt::format("{} must be {}, found {}", key.name, expected_text(key), type_text(node.type));
     result.hint = fmt::format("`trainctl config explain {}` tells what it takes", key.name);
     if (node.type == Type::Text) {
+        const Reading reading = read_as(key, node.text);
+        if (reading == Reading::TooLarge) {  // on the command line it has no quotes
+            result.what = fmt::format("{} must be {}, found {}, which does not fit 64 bits", key.name,
+                                      expected_text(key), node.text);
+            if (key.kind == Kind::Integer) result.hint = integer_range;
+            return result;
+        }
         result.what += " " + toml_quote(node.text);
-        if (reads_as_value(key, node.text)) result.hint = fmt::format("write {} without quotes", node.text);
+        if (reading == Reading::Value) result.hint = fmt::format("write {} without quotes", node.text);
     }
     if (node.type == Type::Real && key.kind == Kind::Integer) {
         result.what += fmt::format(" {}", node.real);
@@ -43,7 +56,8 @@ Converted mismatch(const Key& key, const Node& node) {
             result.hint = fmt::format("write {}", static_cast<std::int64_t>(node.real));
     }
     if (node.type == Type::Table && key.kind != Kind::Sources)
-        result.hint = fmt::format("{} is a key, not a section", key.name);
+        result.hint = fmt::format("{} is a key, not a section: write {} = VALUE in [{}]", key.name,
+                                  key.leaf(), key.section());
     return result;
 }
 

@@ -16,7 +16,8 @@ Position position(const toml::source_region& region, const std::string& file_nam
 }
 
 Problem too_deep(const Position& at) {
-    return make_error("too_deep", {}, at, fmt::format("a job file nests at most {} levels", max_toml_depth));
+    return make_error("too_deep", {}, at, fmt::format("a job file nests at most {} levels", max_toml_depth),
+                      "write tables as [name] instead of nesting them; is a bracket missing?");
 }
 
 struct TooDeep {
@@ -58,17 +59,22 @@ Node convert(const toml::node& from, const std::string& file_name, int depth) {
     return node;
 }
 
+// The parser's words, with what to do about them.
+Problem refused_text(const std::string& what, const Position& at) {
+    const auto says = [&](std::string_view part) { return what.find(part) != std::string::npos; };
+    if (says("redefine"))
+        return make_error("duplicate_key", {}, at, what, "the same key or table was given before; keep one");
+    if (says("not representable in 64 bits")) return make_error("out_of_range", {}, at, what, integer_range);
+    return make_error("syntax", {}, at, what,
+                      "this is not TOML; text needs quotes, tables are written [name]");
+}
+
 Parsed parse(std::string_view text, const std::string& file_name) {
     Parsed parsed;
     try {
         parsed.root = convert(toml::parse(text, std::string_view{file_name}), file_name, 0);
     } catch (const toml::parse_error& error) {
-        const std::string what{error.description()};
-        const bool twice = what.find("redefine") != std::string::npos;
-        parsed.problem =
-            make_error(twice ? "duplicate_key" : "syntax", {}, position(error.source(), file_name), what,
-                       twice ? "the same key or table was given before; keep one of them"
-                             : "this is not TOML; text needs quotes, tables are written [name]");
+        parsed.problem = refused_text(std::string{error.description()}, position(error.source(), file_name));
     } catch (const TooDeep& deep) {
         parsed.problem = too_deep(deep.at);
     }
@@ -109,7 +115,8 @@ Parsed parse_toml(std::string_view text, const std::string& file_name) {
         Parsed parsed;
         parsed.problem =
             make_error("too_large", {}, {file_name, 0, 0},
-                       fmt::format("a job file has at most {} bytes, found {}", max_toml_bytes, text.size()));
+                       fmt::format("a job file has at most {} bytes, found {}", max_toml_bytes, text.size()),
+                       "is this the job file? Data are named in it, not written into it");
         return parsed;
     }
     const auto excess = excess_depth(text, max_toml_depth);

@@ -31,6 +31,9 @@ struct Node::Member {
     Node value;
 };
 
+// What an integer of a job file may be; a hint.
+inline constexpr const char* integer_range = "an integer has at most 64 bits: up to 9223372036854775807";
+
 // "an integer", "a list", ...
 std::string_view type_text(Node::Type type);
 

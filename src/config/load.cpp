@@ -105,8 +105,9 @@ void JobReader::place(const Key& key, const Node& node, Source source) {
     }
     if (const auto refused = refusal(key, *converted.value)) {
         broken_.insert(key.name);
-        job_.problems.push_back(make_error(refused->code, key.name, node.at, refused->what,
-                                           fmt::format("trainctl config explain {}", key.name)));
+        job_.problems.push_back(
+            make_error(refused->code, key.name, node.at, refused->what,
+                       fmt::format("`trainctl config explain {}` tells what it takes", key.name)));
         return;
     }
     given_.insert_or_assign(key.name, Given{std::move(*converted.value), {source, node.at}});
@@ -206,8 +207,14 @@ void JobReader::require_keys() {
         if (key.absent != Absent::Required || broken_.count(key.name) > 0) continue;
         if (!std::holds_alternative<std::monostate>(key.current(job_.spec))) continue;
         broken_.insert(key.name);
+        const auto found = given_.find(key.name);
         job_.problems.push_back(
-            make_error("missing", key.name, {}, fmt::format("missing {}", key.name), key.help));
+            found == given_.end()
+                ? make_error("missing", key.name, {}, fmt::format("missing {}", key.name),
+                             fmt::format("write {} = VALUE in [{}]: {}", key.leaf(), key.section(), key.help))
+                : make_error("empty", key.name, found->second.origin.at,
+                             fmt::format("{} must be {}, found an empty one", key.name, expected_text(key)),
+                             key.help));
     }
 }
 

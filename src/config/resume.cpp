@@ -61,7 +61,8 @@ void require_resumable(std::span<const KeyChange> changes, std::span<const std::
         if (key == nullptr) {
             const std::vector<std::string> near = registry.suggestions(name);
             fail(Exit::Usage, fmt::format("--allow-change {}: there is no such key{}", name,
-                                          near.empty() ? "" : "; did you mean " + near.front() + "?"));
+                                          near.empty() ? "; `trainctl config explain` lists all keys"
+                                                       : "; did you mean " + near.front() + "?"));
         }
         if (key->resume == ResumeClass::Refuse)
             fail(Exit::Usage,

@@ -65,7 +65,8 @@ class GzipInput final : public ByteInput {
     explicit GzipInput(StoredBytes stored) : stored_(std::move(stored)) {
         constexpr int gzip_window = 15 + 16;  // largest window, gzip wrapper only
         if (inflateInit2(&stream_, gzip_window) != Z_OK)
-            fail(Exit::Resource, "zlib: no memory for decompression");
+            fail(Exit::Resource,
+                 "zlib: no memory for decompression; end other programs, or unpack the file first");
     }
     ~GzipInput() override { inflateEnd(&stream_); }
     GzipInput(const GzipInput&) = delete;
@@ -108,7 +109,9 @@ class GzipInput final : public ByteInput {
 class ZstdInput final : public ByteInput {
   public:
     explicit ZstdInput(StoredBytes stored) : stored_(std::move(stored)), context_(ZSTD_createDCtx()) {
-        if (!context_) fail(Exit::Resource, "zstd: no memory for decompression");
+        if (!context_)
+            fail(Exit::Resource,
+                 "zstd: no memory for decompression; end other programs, or unpack the file first");
         // --long=31 files are common for corpora; the default limit would refuse them.
         ZSTD_DCtx_setParameter(context_.get(), ZSTD_d_windowLogMax, 31);
     }

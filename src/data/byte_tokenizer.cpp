@@ -42,8 +42,9 @@ std::unique_ptr<Tokenizer> make_byte_tokenizer() { return std::make_unique<ByteT
 
 std::unique_ptr<Tokenizer> make_tokenizer(std::string_view name) {
     if (name == "byte") return make_byte_tokenizer();
-    fail(Exit::Usage,
-         fmt::format("unknown tokenizer \"{}\": expected \"byte\" (others are not in this build)", name));
+    fail(Exit::Usage, fmt::format("unknown tokenizer \"{}\": expected \"byte\" (others are not in this "
+                                  "build); give --tokenizer byte",
+                                  name));
 }
 
 }  // namespace trainctl

@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "trainctl/base/error.h"
+#include "trainctl/base/text.h"
 #include "trainctl/data/sidecar.h"
 
 namespace trainctl {
@@ -54,11 +55,11 @@ CorpusSource open_source(OpenFiles& files, const DataSource& source, const DataS
         const std::int64_t windows = (file->tokens() - 1) / options.sequence_length;
         if (windows < 1) {
             fail(Exit::BadInput,
-                 fmt::format("{}: holds {} tokens, but one sample needs {} (training.sequence_length {} + "
+                 fmt::format("{}: holds {}, but one sample needs {} (training.sequence_length {} + "
                              "1). Join small "
                              "files into one, leave this one out, or train with shorter sequences",
-                             file->layout().path, file->tokens(), options.sequence_length + 1,
-                             options.sequence_length));
+                             file->layout().path, counted(file->tokens(), "token"),
+                             options.sequence_length + 1, options.sequence_length));
         }
         opened.first_window.push_back(opened.first_window.back() + windows);
         opened.files.push_back(std::move(file));
@@ -73,9 +74,9 @@ void hold_out_tail(CorpusSource& source, double fraction) {
     const std::int64_t held = std::max<std::int64_t>(1, wanted);
     if (held >= windows) {
         fail(Exit::BadInput,
-             fmt::format("{}: has {} windows; data.validation_split = {} would hold out {} and leave none "
+             fmt::format("{}: has {}; data.validation_split = {} would hold out {} and leave none "
                          "for training. Use a smaller split, more data, or data.validation files",
-                         source.path, windows, fraction, held));
+                         source.path, counted(windows, "window"), fraction, held));
     }
     source.train_end = windows - held;
     source.validation_begin = source.train_end;
@@ -108,11 +109,11 @@ Corpus::Corpus(FileSystem& files, const DataSpec& data, const CorpusOptions& opt
     }
     if (options_.vocab_size < 1 || options_.vocab_size > (std::int64_t{1} << 31)) {
         fail(Exit::Usage,
-             fmt::format("model.vocab_size must be in [1, 2^31], found {}", options_.vocab_size));
+             fmt::format("model.vocab_size must be between 1 and 2^31, found {}", options_.vocab_size));
     }
     if (!(data.validation_split >= 0.0 && data.validation_split < 1.0)) {
-        fail(Exit::Usage,
-             fmt::format("data.validation_split must be in [0, 1), found {}", data.validation_split));
+        fail(Exit::Usage, fmt::format("data.validation_split must be at least 0 and less than 1, found {}",
+                                      data.validation_split));
     }
     if (data.validation_split > 0.0 && !data.validation.empty()) {
         fail(Exit::Usage, "data.validation and data.validation_split are both set; keep one of them");

@@ -121,16 +121,17 @@ CommandResult inspect_data(FileSystem& files, const InspectArgs& args, OutputFor
         }
     }
 
-    std::string shown =
-        fmt::format("{}  {} {}  {}\n{} tokens", layout.path, token_format_name(layout.format),
-                    token_type_name(layout.type), format_bytes(layout.file_bytes), file->tokens());
+    std::string shown = fmt::format("{}  {} {}  {}\n{}", layout.path, token_format_name(layout.format),
+                                    token_type_name(layout.type), format_bytes(layout.file_bytes),
+                                    counted(file->tokens(), "token"));
     std::string json = fmt::format(R"({{"path":{},"format":"{}","token_type":"{}","bytes":{},"tokens":{})",
                                    json_quote(layout.path), token_format_name(layout.format),
                                    token_type_name(layout.type), layout.file_bytes, file->tokens());
     if (histogram && histogram->documents > 0) {
         const double mean = static_cast<double>(file->tokens()) / static_cast<double>(histogram->documents);
-        shown += fmt::format(" in {} documents ({} empty), mean {:.1f}, longest {}\n{}", histogram->documents,
-                             histogram->empty, mean, histogram->longest, histogram_text(*histogram));
+        shown += fmt::format(" in {} ({} empty), mean {:.1f}, longest {}\n{}",
+                             counted(histogram->documents, "document"), histogram->empty, mean,
+                             histogram->longest, histogram_text(*histogram));
         json += fmt::format(R"(,"documents":{},"empty_documents":{},"longest_document":{},"histogram":{})",
                             histogram->documents, histogram->empty, histogram->longest,
                             histogram_json(*histogram));

@@ -74,11 +74,11 @@ CommandResult inspect_step(FileSystem& files, const JobSpec& job, const InspectS
             json_quote(path), origin.first_token, window.size(), file.byte_of(origin.first_token),
             documents.json, tokenizer ? "text" : "ids", text);
     }
-    std::string shown = fmt::format("step {}: samples {} to {}, {} tokens each\n", args.step, first,
-                                    first + global - 1, window.size());
+    std::string shown = fmt::format("step {}: samples {} to {}, {} each\n", args.step, first,
+                                    first + global - 1, counted(window.size(), "token"));
     std::string file_list;
     for (const auto& [path, count] : per_file) {
-        shown += fmt::format("  {} sample(s) of {}\n", count, path);
+        shown += fmt::format("  {} of {}\n", counted(count, "sample"), path);
         file_list += fmt::format(R"({}{{"path":{},"samples":{}}})", file_list.empty() ? "" : ",",
                                  json_quote(path), count);
     }

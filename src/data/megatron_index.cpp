@@ -10,6 +10,7 @@
 
 #include "data/little_endian.h"
 #include "trainctl/base/error.h"
+#include "trainctl/base/text.h"
 #include "trainctl/data/sidecar.h"
 
 namespace trainctl {
@@ -87,7 +88,8 @@ MegatronIndex::MegatronIndex(OpenFiles& files, std::string path, std::uint64_t b
     if (!status || status->directory) corrupt("there is no such file");
     const std::uint64_t size = status->size;
     if (size < header_bytes)
-        corrupt(fmt::format("a header of {} bytes is expected, the file has {}", header_bytes, size));
+        corrupt(fmt::format("a header of {} bytes is expected, the file has {}", header_bytes,
+                            counted(size, "byte")));
     std::array<std::byte, header_bytes> header{};
     files_.read_at(path_, 0, header);
     if (std::memcmp(header.data(), index_magic.data(), index_magic.size()) != 0) {
@@ -104,14 +106,14 @@ MegatronIndex::MegatronIndex(OpenFiles& files, std::string path, std::uint64_t b
     const auto entries = load<std::uint64_t>(header, 26);
     // Bounding both counts by the file's size first keeps every product below far away from overflow.
     if (sequences > size || entries > size || entries == 0) {
-        corrupt(fmt::format("{} sequences and {} document entries do not fit a file of {} bytes", sequences,
-                            entries, size));
+        corrupt(fmt::format("{} and {} do not fit a file of {}", counted(sequences, "sequence"),
+                            counted(entries, "document entry", "document entries"), counted(size, "byte")));
     }
     const std::uint64_t plain = header_bytes + sequences * 12 + entries * 8;
     if (size != plain && size != plain + sequences) {
         corrupt(fmt::format(
-            "{} sequences and {} document entries need {} bytes (or {} with modes), the file has {}",
-            sequences, entries, plain, plain + sequences, size));
+            "{} and {} need {} bytes (or {} with modes), the file has {}", counted(sequences, "sequence"),
+            counted(entries, "document entry", "document entries"), plain, plain + sequences, size));
     }
     sequences_ = static_cast<std::int64_t>(sequences);
     document_entries_ = static_cast<std::int64_t>(entries);
@@ -144,9 +146,9 @@ void MegatronIndex::require_bin_size() const {
     if (end == bin_bytes_) return;
     fail(Exit::BadInput,
          fmt::format(
-             "{}.bin: expected {} bytes, as its index {} says, found {}: it is cut, or belongs to another "
+             "{}.bin: expected {}, as its index {} says, found {}: it is cut, or belongs to another "
              "index. Restore the file or prepare the data again (trainctl data verify lists every check)",
-             megatron_prefix(path_), end, path_, bin_bytes_));
+             megatron_prefix(path_), counted(end, "byte"), path_, bin_bytes_));
 }
 
 void MegatronIndex::corrupt(const std::string& what) const {
@@ -174,8 +176,8 @@ std::int64_t MegatronIndex::offset_at(std::int64_t sequence) const {
     const std::int64_t offset = stored_offset(sequence);
     const auto item = static_cast<std::int64_t>(token_bytes(type_));
     if (offset < 0 || static_cast<std::uint64_t>(offset) > bin_bytes_ || offset % item != 0) {
-        corrupt(fmt::format("sequence {} starts at byte {} of a .bin of {} bytes with {} ids", sequence,
-                            offset, bin_bytes_, token_type_name(type_)));
+        corrupt(fmt::format("sequence {} starts at byte {} of a .bin of {} with {} ids", sequence, offset,
+                            counted(bin_bytes_, "byte"), token_type_name(type_)));
     }
     return offset;
 }
@@ -249,7 +251,7 @@ void MegatronIndex::scan(const std::function<void(const DocumentSpan&)>& each) c
     if (sequence != sequences_)
         corrupt(fmt::format("the documents end at sequence {} of {}", sequence, sequences_));
     if (token != tokens_)
-        corrupt(fmt::format("its lengths sum to {} tokens, the .bin has {}", token, tokens_));
+        corrupt(fmt::format("its lengths sum to {}, the .bin has {}", counted(token, "token"), tokens_));
 }
 
 }  // namespace trainctl

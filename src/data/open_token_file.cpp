@@ -7,6 +7,7 @@
 
 #include "data/little_endian.h"
 #include "trainctl/base/error.h"
+#include "trainctl/base/text.h"
 #include "trainctl/data/sidecar.h"
 #include "trainctl/data/token_file.h"
 
@@ -97,11 +98,10 @@ std::unique_ptr<TokenFile> open_megatron(OpenFiles& files, const std::string& pa
 std::unique_ptr<TokenFile> open_llmc(OpenFiles& files, const std::string& path, std::uint64_t size,
                                      std::int64_t vocab_size) {
     if (size < llmc_header_bytes) {
-        fail(Exit::BadInput,
-             fmt::format(
-                 "{}: an llm.c token file starts with a header of {} bytes, this file has {}; it is cut, or "
-                 "has another format",
-                 path, llmc_header_bytes, size));
+        fail(Exit::BadInput, fmt::format("{}: an llm.c token file starts with a header of {} bytes, this "
+                                         "file has {}; it is cut (fetch or "
+                                         "write it again), or has another format (leave the format out)",
+                                         path, llmc_header_bytes, size));
     }
     std::array<std::byte, 12> header{};
     files.read_at(path, 0, header);
@@ -126,9 +126,9 @@ std::unique_ptr<TokenFile> open_llmc(OpenFiles& files, const std::string& path, 
     const std::uint64_t item = token_bytes(layout.type);
     if (tokens < 0 || size != llmc_header_bytes + static_cast<std::uint64_t>(tokens) * item) {
         fail(Exit::BadInput,
-             fmt::format("{}: its header says {} tokens of {} bytes, so {} bytes, but the file has {}: it "
+             fmt::format("{}: its header says {} of {} bytes, so {} bytes, but the file has {}: it "
                          "is cut or damaged; fetch or write it again",
-                         path, tokens, item,
+                         path, counted(tokens, "token"), item,
                          static_cast<std::int64_t>(llmc_header_bytes) +
                              std::int64_t{tokens} * static_cast<std::int64_t>(item),
                          size));
@@ -206,9 +206,10 @@ std::unique_ptr<TokenFile> open_headerless(OpenFiles& files, const std::string& 
     const std::uint64_t item = token_bytes(layout.type);
     if (size % item != 0) {
         fail(Exit::BadInput,
-             fmt::format("{}: {} bytes is no whole number of {} ids ({} bytes each): the file is cut, or "
+             fmt::format("{}: {} is no whole number of {} ids ({} bytes each): the file is cut, or "
                          "{} is wrong",
-                         path, size, token_type_name(layout.type), item, name_of(options, "dtype")));
+                         path, counted(size, "byte"), token_type_name(layout.type), item,
+                         name_of(options, "dtype")));
     }
     layout.tokens = static_cast<std::int64_t>(size / item);
     check_declared_type(files, layout, options);
@@ -247,6 +248,10 @@ std::unique_ptr<TokenFile> open_token_file(OpenFiles& files, const std::string& 
     if (layout.tokens == 0)
         fail(Exit::BadInput,
              fmt::format("{}: holds no tokens; name another file or prepare the data again", layout.path));
+    // Beside an index nothing of the .bin has been read yet: that it cannot be read is said now, not at the
+    // first batch.
+    std::array<std::byte, 1> first{};
+    files.read_at(layout.path, 0, first);
     if (options.vocab_size - 1 > largest_id(layout.type)) {
         // Ids of a larger vocabulary were wrapped when the file was written: nothing can be recovered from
         // it.

@@ -29,18 +29,18 @@ DataReport check_data(const Corpus& corpus, const JobSpec& job, std::int64_t ran
 
     if (ranks > global) {
         fail(Exit::Usage,
-             fmt::format("more ranks than samples: {} data-parallel ranks, but training.global_batch_size is "
-                         "{}, so {} ranks would have nothing to do. Use at most {} data-parallel ranks or a "
+             fmt::format("more ranks than samples: {}, but training.global_batch_size is "
+                         "{}, so {} would have nothing to do. Use at most {} or a "
                          "larger global batch",
-                         ranks, global, ranks - global, global));
+                         counted(ranks, "data-parallel rank"), global, counted(ranks - global, "rank"),
+                         counted(global, "data-parallel rank")));
     }
     check_layout({global, job.training.micro_batch_size, ranks, 0});
     if (ranks > report.train_windows) {
-        fail(Exit::Usage,
-             fmt::format(
-                 "more ranks than samples: {} data-parallel ranks, but the training data has {} windows "
-                 "of {} tokens. Use more data, shorter sequences or fewer ranks",
-                 ranks, report.train_windows, corpus.sequence_length() + 1));
+        fail(Exit::Usage, fmt::format("more ranks than samples: {}, but the training data has {} "
+                                      "of {} tokens. Use more data, shorter sequences or fewer ranks",
+                                      counted(ranks, "data-parallel rank"),
+                                      counted(report.train_windows, "window"), corpus.sequence_length() + 1));
     }
     if (job.training.eval_interval > 0 && report.validation_windows == 0) {
         fail(Exit::Usage,
@@ -58,17 +58,17 @@ DataReport check_data(const Corpus& corpus, const JobSpec& job, std::int64_t ran
                         static_cast<double>(source.train_windows);
         if (source.epochs > 4.0) {
             report.warnings.push_back(
-                fmt::format("{} is read {:.1f} times in {} steps; beyond about 4 passes repeated "
+                fmt::format("{} is read {:.1f} times in {}; beyond about 4 passes repeated "
                             "data adds little",
-                            source.path, source.epochs, job.steps));
+                            source.path, source.epochs, counted(job.steps, "step")));
         }
         report.train.push_back(std::move(source));
     }
     if (report.train_windows < global) {
         report.warnings.push_back(
-            fmt::format("one global batch of {} samples is larger than the training data ({} "
-                        "windows): samples repeat within a batch",
-                        global, report.train_windows));
+            fmt::format("one global batch of {} is larger than the training data "
+                        "({}): samples repeat within a batch",
+                        counted(global, "sample"), counted(report.train_windows, "window")));
     }
     for (const CorpusSource& source : corpus.validation_sources())
         report.validation.push_back(report_of(source));
@@ -78,19 +78,19 @@ DataReport check_data(const Corpus& corpus, const JobSpec& job, std::int64_t ran
 std::string describe(const DataReport& report) {
     std::string text;
     for (const SourceReport& source : report.train) {
-        text += fmt::format(
-            "data  train       {}  {} file(s)  {} tokens  {} windows  {}/1024 of samples  {:.3g} epochs\n",
-            source.path, source.files, format_count(static_cast<double>(source.tokens)), source.train_windows,
-            source.per_1024, source.epochs);
+        text += fmt::format("data  train       {}  {}  {} tokens  {}  {}/1024 of samples  {:.3g} epochs\n",
+                            source.path, counted(source.files, "file"),
+                            format_count(static_cast<double>(source.tokens)),
+                            counted(source.train_windows, "window"), source.per_1024, source.epochs);
         if (source.validation_windows > 0) {
-            text += fmt::format("data  validation  {}  last {} windows\n", source.path,
-                                source.validation_windows);
+            text += fmt::format("data  validation  {}  last {}\n", source.path,
+                                counted(source.validation_windows, "window"));
         }
     }
     for (const SourceReport& source : report.validation) {
-        text += fmt::format("data  validation  {}  {} file(s)  {} tokens  {} windows\n", source.path,
-                            source.files, format_count(static_cast<double>(source.tokens)),
-                            source.validation_windows);
+        text += fmt::format("data  validation  {}  {}  {} tokens  {}\n", source.path,
+                            counted(source.files, "file"), format_count(static_cast<double>(source.tokens)),
+                            counted(source.validation_windows, "window"));
     }
     for (const std::string& warning : report.warnings) text += "data  warning: " + warning + "\n";
     return text;

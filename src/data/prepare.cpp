@@ -65,11 +65,12 @@ class Sink {
 CommandResult answer(const PrepareArgs& args, const Sidecar& sidecar, double elapsed_s, OutputFormat format) {
     const WrittenTokens& written = sidecar.written;
     const std::string text = fmt::format(
-        "{}.bin  {} {} tokens in {} documents from {} file(s), {}\n"
-        "tokenizer {} (vocabulary {}, end of document {}), {} empty documents left out, sha256 {}\n",
-        args.output, written.tokens, sidecar.token_type, written.documents, sidecar.sources.size(),
-        format_bytes(written.bin_bytes), sidecar.tokenizer, sidecar.vocab_size, sidecar.end_of_document,
-        sidecar.empty_documents, written.bin_sha256);
+        "{}.bin  {} {} tokens in {} from {}, {}\n"
+        "tokenizer {} (vocabulary {}, end of document {}), {} left out, sha256 {}\n",
+        args.output, written.tokens, sidecar.token_type, counted(written.documents, "document"),
+        counted(sidecar.sources.size(), "file"), format_bytes(written.bin_bytes), sidecar.tokenizer,
+        sidecar.vocab_size, sidecar.end_of_document, counted(sidecar.empty_documents, "empty document"),
+        written.bin_sha256);
     const std::string json = fmt::format(R"({{"output":{},"elapsed_s":{},"data":{}}})",
                                          json_quote(args.output), json_number(elapsed_s), to_json(sidecar));
     return {Exit::Ok, in_format(format, text, json), {}};
@@ -83,10 +84,10 @@ std::string format_progress(const PrepareProgress& progress) {
                                                          static_cast<double>(progress.bytes_total);
     const double rate =
         progress.elapsed_s > 0.0 ? static_cast<double>(progress.tokens) / progress.elapsed_s : 0.0;
-    std::string line =
-        fmt::format("{:5.1f}%  {} of {}  {} documents  {} tokens  {} tokens/s", 100.0 * share,
-                    format_bytes(progress.bytes_read), format_bytes(progress.bytes_total), progress.documents,
-                    format_count(static_cast<double>(progress.tokens)), format_count(rate));
+    std::string line = fmt::format("{:5.1f}%  {} of {}  {}  {} tokens  {} tokens/s", 100.0 * share,
+                                   format_bytes(progress.bytes_read), format_bytes(progress.bytes_total),
+                                   counted(progress.documents, "document"),
+                                   format_count(static_cast<double>(progress.tokens)), format_count(rate));
     if (share > 0.0 && share < 1.0) {
         line += "  eta " + format_duration(progress.elapsed_s * (1.0 - share) / share);
     }
@@ -175,9 +176,8 @@ CommandResult prepare_data(FileSystem& files, Clock& clock, const PrepareArgs& g
     if (sink.documents() == 0) {
         fail(Exit::BadInput,
              fmt::format(
-                 "{} input file(s) hold no text at all ({} empty documents); nothing was written. Name files "
-                 "with text",
-                 inputs.size(), sidecar.empty_documents));
+                 "expected text, found no text at all in {} ({}); nothing was written. Name files with text",
+                 counted(inputs.size(), "input file"), counted(sidecar.empty_documents, "empty document")));
     }
     sidecar.written = writer.finish();
     writer.commit(to_json(sidecar));

@@ -101,15 +101,16 @@ bool BlockReader::next(Block& block) {
         std::size_t take = 0;
         for (std::size_t wanted = target_bytes; take == 0 && more; wanted *= 2) {
             if (wanted > limit_bytes) {
-                fail(Exit::BadInput,
-                     file.kind == TextKind::JsonLines
-                         ? fmt::format("{}: line {} is longer than {} bytes; is this JSON Lines (one object "
-                                       "per line)? If not, name it .txt to make it one document",
-                                       file.path, line_, limit_bytes)
-                         : fmt::format(
-                               "{}: {} bytes of text without a place where tokenizer {} can cut; is this "
-                               "text?",
-                               file.path, limit_bytes, tokenizer_.name()));
+                fail(
+                    Exit::BadInput,
+                    file.kind == TextKind::JsonLines
+                        ? fmt::format("{}: line {} is longer than {} bytes; is this JSON Lines (one object "
+                                      "per line)? If not, name it .txt to make it one document",
+                                      file.path, line_, limit_bytes)
+                        : fmt::format(
+                              "{}: expected text, found {} bytes without a place where tokenizer {} can cut; "
+                              "name only text files",
+                              file.path, limit_bytes, tokenizer_.name()));
             }
             more = fill(wanted);
             take = more ? cut(file) : carry_.size();

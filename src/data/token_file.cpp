@@ -99,8 +99,10 @@ void TokenFile::read(std::int64_t first, std::span<std::int32_t> into) const {
             fail(
                 Exit::BadInput,
                 fmt::format(
-                    "{}: token {} at byte {} has id {}, but ids must be in [0, {}){}. The file was made with "
-                    "another tokenizer or type ({} assumed), or is damaged",
+                    "{}: token {} at byte {} has id {}, but ids must be at least 0 and less than {}{}. The "
+                    "file was made with "
+                    "another tokenizer or type ({} assumed), or is damaged; check these, or prepare the data "
+                    "again",
                     layout_.path, token, byte_of(token),
                     static_cast<std::int64_t>(data_detail::load<T>(bytes, bad * sizeof(T))), limit,
                     vocab_size_ > 0 ? ", the vocabulary (model.vocab_size, --vocab-size or PREFIX.json)" : "",

@@ -72,8 +72,9 @@ void check_against_sidecar(CheckList& checks, FileSystem& files, const TokenFile
         checks.expect(
             written.documents == file.index()->documents() && written.sequences == file.index()->sequences(),
             "documents",
-            fmt::format("{} documents in {} sequences recorded, {} in {} found", written.documents,
-                        written.sequences, file.index()->documents(), file.index()->sequences()));
+            fmt::format("{} in {} recorded, {} in {} found", counted(written.documents, "document"),
+                        counted(written.sequences, "sequence"), file.index()->documents(),
+                        file.index()->sequences()));
         const std::string found = sha256_of(files, file.layout().index_path);
         checks.expect(found == written.idx_sha256, "index checksum",
                       fmt::format("sha256 {} recorded, {} found", written.idx_sha256, found));
@@ -82,9 +83,9 @@ void check_against_sidecar(CheckList& checks, FileSystem& files, const TokenFile
         checks.add(CheckList::Verdict::NotChecked, "checksum", "the ids could not be read to the end");
         return;
     }
-    checks.expect(
-        contents->ends == written.documents, "document ends",
-        fmt::format("{} end-of-document tokens for {} documents", contents->ends, written.documents));
+    checks.expect(contents->ends == written.documents, "document ends",
+                  fmt::format("{} for {}", counted(contents->ends, "end-of-document token"),
+                              counted(written.documents, "document")));
     checks.expect(contents->sha256 == written.bin_sha256, "checksum",
                   fmt::format("sha256 {} recorded, {} found", written.bin_sha256, contents->sha256));
 }
@@ -104,17 +105,17 @@ CheckList check_token_file(FileSystem& files, const VerifyArgs& args) {
         file = open_token_file(open_files, args.path, options);
         if (args.wording == Wording::Options)
             check_dtype(*file, options);  // of a job the corpus has checked it
-        return fmt::format("{}, {} of {}, {} tokens", token_format_name(file->layout().format),
+        return fmt::format("{}, {} of {}, {}", token_format_name(file->layout().format),
                            token_type_name(file->layout().type), format_bytes(file->layout().file_bytes),
-                           file->tokens());
+                           counted(file->tokens(), "token"));
     });
     if (!opened) return checks;
     if (file->index() != nullptr) {
         checks.attempt("index", [&] {
             file->index()->scan({});
-            return fmt::format(
-                "{} documents in {} sequences; lengths, offsets and borders agree with the .bin",
-                file->index()->documents(), file->index()->sequences());
+            return fmt::format("{} in {}; lengths, offsets and borders agree with the .bin",
+                               counted(file->index()->documents(), "document"),
+                               counted(file->index()->sequences(), "sequence"));
         });
     }
     std::optional<Contents> contents;

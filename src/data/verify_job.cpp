@@ -6,6 +6,7 @@
 
 #include "data/check_list.h"
 #include "trainctl/base/error.h"
+#include "trainctl/base/text.h"
 #include "trainctl/data/corpus.h"
 #include "trainctl/data/loader.h"
 #include "trainctl/data/preflight.h"
@@ -25,7 +26,8 @@ class EpochBook {
     std::string enter(const SampleOrigin& origin) {
         if (origin.epoch != epoch_) {
             if (origin.epoch != epoch_ + 1 || count_ != windows()) {
-                return fmt::format("epoch {} ends after {} of {} windows", epoch_, count_, windows());
+                return fmt::format("epoch {} ends after {} of {}", epoch_, count_,
+                                   counted(windows(), "window"));
             }
             std::fill(seen_.begin(), seen_.end(), false);
             count_ = 0;
@@ -72,7 +74,7 @@ std::string check_ranks(const BatchLayout& base, std::int64_t step, std::int64_t
     }
     for (std::int64_t i = 0; i < base.global_batch && first + i < samples; ++i) {
         const int count = times[static_cast<std::size_t>(i)];
-        if (count != 1) return fmt::format("sample {} is read {} times", first + i, count);
+        if (count != 1) return fmt::format("sample {} is read {}", first + i, counted(count, "time"));
     }
     return {};
 }
@@ -112,21 +114,21 @@ void check_training(CheckList& checks, const Corpus& corpus, const JobSpec& job,
         }
     }
     checks.expect(fault.empty(), "ranks",
-                  fault.empty()
-                      ? fmt::format("{} rank(s) read {} samples, each exactly once", layout.ranks, sample)
-                      : fault);
+                  fault.empty() ? fmt::format("{} read {}, each exactly once", counted(layout.ranks, "rank"),
+                                              counted(sample, "sample"))
+                                : fault);
     if (!fault.empty()) return;
     for (std::size_t s = 0; s < books.size(); ++s) {
         const EpochBook& book = books[s];
         const bool passed = book.complete_epochs() > 0;
-        checks.add(passed ? CheckList::Verdict::Passed : CheckList::Verdict::NotChecked,
-                   "windows of " + corpus.train_sources()[s].path,
-                   fmt::format(
-                       "{} complete epoch(s) of {} windows, each window once per epoch, then {} more without "
-                       "repeats; {}/1024 of the samples{}",
-                       book.complete_epochs(), book.windows(), book.in_epoch(),
-                       corpus.schedule().count(static_cast<std::int32_t>(s)),
-                       passed ? "" : fmt::format(" (stopped after {} samples)", sample)));
+        checks.add(
+            passed ? CheckList::Verdict::Passed : CheckList::Verdict::NotChecked,
+            "windows of " + corpus.train_sources()[s].path,
+            fmt::format("{} of {}, each window once per epoch, then {} more without "
+                        "repeats; {}/1024 of the samples{}",
+                        counted(book.complete_epochs(), "complete epoch"), counted(book.windows(), "window"),
+                        book.in_epoch(), corpus.schedule().count(static_cast<std::int32_t>(s)),
+                        passed ? "" : fmt::format(" (stopped after {})", counted(sample, "sample"))));
     }
 }
 
@@ -144,9 +146,9 @@ void check_validation(CheckList& checks, const Corpus& corpus, const BatchLayout
         fault = books[static_cast<std::size_t>(origin.source)].enter(origin);
     }
     checks.expect(fault.empty(), "validation",
-                  fault.empty()
-                      ? fmt::format("{} windows, each read once by {} rank(s)", samples, layout.ranks)
-                      : fault);
+                  fault.empty() ? fmt::format("{}, each read once by {}", counted(samples, "window"),
+                                              counted(layout.ranks, "rank"))
+                                : fault);
 }
 
 }  // namespace

@@ -5,6 +5,8 @@
 #include <algorithm>
 #include <iterator>
 
+#include "trainctl/base/text.h"
+
 namespace trainctl {
 namespace {
 
@@ -64,10 +66,10 @@ AffinityPlan rank_share(const AffinityFacts& facts, const std::vector<CpuList>& 
         plan.cpus.insert(plan.cpus.end(), cpus.begin(), cpus.end());
     }
     std::sort(plan.cpus.begin(), plan.cpus.end());
-    const char* cores = total == 1 ? "core" : "cores";
-    plan.text = size > 1 ? fmt::format("share of local rank {} of {} in the {} {} allowed to the job", rank,
-                                       size, total, cores)
-                         : fmt::format("all {} {} allowed to the job", total, cores);
+    const std::string cores = counted(total, "core");
+    plan.text =
+        size > 1 ? fmt::format("share of local rank {} of {} in the {} allowed to the job", rank, size, cores)
+                 : fmt::format("all {} allowed to the job", cores);
     if (total < size) plan.text += ", which are fewer than the ranks";
     if (facts.launcher == LauncherBinding::SilentDefault) {
         plan.text += fmt::format("; OpenMPI's default binding to cpus {} replaced", format_cpus(facts.bound));
@@ -98,10 +100,10 @@ AffinityPlan plan_affinity(const AffinityFacts& facts) {
         const int cores = core_count(cores_within(facts.cores, plan.cpus));
         plan.threads = facts.wanted_threads;
         plan.text += "; thread count from device.threads";
-        if (plan.threads > cores) plan.text += fmt::format(", more than the {} cores", cores);
+        if (plan.threads > cores) plan.text += fmt::format(", more than the {}", counted(cores, "core"));
     }
-    plan.text = fmt::format("{} thread{} on cpus {}: {}", plan.threads, plan.threads == 1 ? "" : "s",
-                            format_cpus(plan.cpus), plan.text);
+    plan.text =
+        fmt::format("{} on cpus {}: {}", counted(plan.threads, "thread"), format_cpus(plan.cpus), plan.text);
     return plan;
 }
 

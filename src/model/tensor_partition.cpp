@@ -4,16 +4,10 @@
 
 #include <algorithm>
 
+#include "trainctl/config/tensor_size.h"
+
 namespace trainctl {
 namespace {
-
-void require_share(std::int64_t whole, int size, const char* what) {
-    if (whole % size == 0) return;
-    fail(Exit::Usage,
-         fmt::format("parallel.tensor_parallel_size must divide {}, but {} / {} leaves {}: choose "
-                     "a divisor of {}",
-                     what, whole, size, whole % size, whole));
-}
 
 // This rank's part of a parameter that is split.
 void take_part(ParamSpec& param, const TensorPart& part) {
@@ -29,18 +23,9 @@ void take_part(ParamSpec& param, const TensorPart& part) {
 }  // namespace
 
 void check_tensor_size(const ModelSpec& model, int size) {
-    if (size < 1)
-        fail(Exit::Usage, fmt::format("parallel.tensor_parallel_size must be at least 1, but is {}", size));
-    require_share(model.heads, size, "model.heads");
-    require_share(model.ffn_size, size, "model.ffn_size");
-    require_share(model.padded_vocab_size(), size, "the padded vocabulary");
-    if (model.kv_heads % size != 0 && size % model.kv_heads != 0) {
-        fail(Exit::Usage,
-             fmt::format("parallel.tensor_parallel_size {} and model.kv_heads {} do not fit: one "
-                         "must be a multiple of the other (a key/value head is held by one rank, "
-                         "or by the same number of ranks each)",
-                         size, model.kv_heads));
-    }
+    const std::vector<TensorMisfit> misfits = tensor_misfits(model, size);
+    if (!misfits.empty())
+        fail(Exit::Usage, fmt::format("{}; {}", misfits.front().what, tensor_size_hint(model)));
 }
 
 std::vector<ParamSpec> tensor_parameters(const ModelSpec& model, const TensorPart& part) {

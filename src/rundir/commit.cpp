@@ -8,6 +8,7 @@
 #include "rundir/strict_json.h"
 #include "trainctl/base/error.h"
 #include "trainctl/base/hash.h"
+#include "trainctl/base/text.h"
 #include "trainctl/rundir/durable_file.h"
 #include "trainctl/rundir/layout.h"
 
@@ -60,7 +61,7 @@ void require_files(FileSystem& files, const std::string& directory, const Manife
         const auto status = files.status(path);
         if (!status || status->directory) {
             fail(Exit::BadInput,
-                 fmt::format("{} is missing: MANIFEST lists it with {} bytes", path, file.bytes));
+                 fmt::format("{} is missing: MANIFEST lists it with {}", path, counted(file.bytes, "byte")));
         }
         if (status->size != file.bytes) {
             fail(Exit::BadInput, fmt::format("{} is {}: {} bytes expected, {} found", path,

@@ -6,6 +6,7 @@
 
 #include "rundir/manifest_checks.h"
 #include "trainctl/base/error.h"
+#include "trainctl/base/text.h"
 
 namespace trainctl {
 namespace {
@@ -86,7 +87,8 @@ void require_coverage(const ManifestTensor& tensor, const std::string& where) {
         }
     }
     if (covered != total) {
-        refuse(tensor, where, fmt::format("is stored in part only: {} of {} elements", covered, total));
+        refuse(tensor, where,
+               fmt::format("is stored in part only: {} of {}", covered, counted(total, "element")));
     }
 }
 

@@ -147,8 +147,8 @@ SafetensorsHeader read_safetensors_header(FileSystem& files, const std::string& 
     const std::unique_ptr<File> file = files.open(path, Open::Read);
     const std::uint64_t file_bytes = file->size();
     if (file_bytes < 8) {
-        fail(Exit::BadInput,
-             fmt::format("{}: {} bytes are too few for a safetensors file", path, file_bytes));
+        fail(Exit::BadInput, fmt::format("{}: found {}, too few for a safetensors file; the file is cut",
+                                         path, counted(file_bytes, "byte")));
     }
     std::array<std::byte, 8> length_bytes{};
     file->read_at(0, length_bytes);

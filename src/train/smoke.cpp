@@ -71,8 +71,8 @@ SmokeCheck check_ranks(Rank& rank) {
         contiguous = contiguous && names[index].starts_with(std::to_string(index) + " ");
     }
     found = rank.world.control().broadcast(
-        fmt::format("{} ranks heard{}", names.size(), contiguous ? ", contiguous" : ""));
-    const std::string expected = fmt::format("{} ranks heard, contiguous", rank.world.size());
+        fmt::format("{} heard{}", counted(names.size(), "rank"), contiguous ? ", contiguous" : ""));
+    const std::string expected = fmt::format("{} heard, contiguous", counted(rank.world.size(), "rank"));
     return {"ranks", found == expected, expected, found};
 }
 
@@ -101,13 +101,13 @@ SmokeCheck check_last_loss(const SyntheticLanguage& language, const std::vector<
 SmokeCheck check_gradients(Rank& rank, Training& training) {
     const std::vector<std::string> still = parameters_without_gradient(rank, training);
     return {"every tensor learns", still.empty(),
-            fmt::format("{} tensors with gradients", training.model().parameters().size()),
+            fmt::format("{} with gradients", counted(training.model().parameters().size(), "tensor")),
             still.empty() ? "all" : fmt::format("{} without, first: {}", still.size(), still.front())};
 }
 
 SmokeCheck check_finite(const Progress& progress) {
     return {"finite", progress.skipped == 0, "0 steps skipped",
-            fmt::format("{} steps skipped", progress.skipped)};
+            fmt::format("{} skipped", counted(progress.skipped, "step"))};
 }
 
 // Trains step by step, remembering what each left behind.
@@ -148,9 +148,10 @@ class TracedRun {
         std::array<std::int64_t, 1> asked{options_.stop->stop_requested() ? 1 : 0};
         rank_.world.control().all_reduce(asked, Reduce::Max);
         if (asked[0] == 0) return;
-        throw Error(Exit::Interrupted,
-                    fmt::format("stopped on request after {} steps: the smoke run gives no verdict", step),
-                    Where::here(), Scope::Shared);
+        throw Error(
+            Exit::Interrupted,
+            fmt::format("stopped on request after {}: the smoke run gives no verdict", counted(step, "step")),
+            Where::here(), Scope::Shared);
     }
 
     Rank& rank_;
@@ -265,8 +266,8 @@ std::string describe(const SmokeReport& report) {
         text += fmt::format("{}  {:<20} {}  (expected: {})\n", check.passed ? "ok  " : "FAIL", check.name,
                             check.found, check.expected);
     }
-    return text + fmt::format("{} on {} rank(s) in {}\n", report.passed() ? "smoke passed" : "smoke FAILED",
-                              report.ranks, format_duration(report.seconds));
+    return text + fmt::format("{} on {} in {}\n", report.passed() ? "smoke passed" : "smoke FAILED",
+                              counted(report.ranks, "rank"), format_duration(report.seconds));
 }
 
 std::string to_json(const SmokeReport& report) {

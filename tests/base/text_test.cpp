@@ -23,6 +23,15 @@ TEST_CASE("nearest_name finds slips of the finger and nothing else") {
     CHECK_FALSE(nearest_name("", names));
 }
 
+TEST_CASE("counts agree with their nouns") {
+    CHECK(counted(0, "step") == "0 steps");
+    CHECK(counted(1, "step") == "1 step");
+    CHECK(counted(std::size_t{2}, "step") == "2 steps");
+    CHECK(counted(std::int64_t{-1}, "token") == "-1 tokens");
+    CHECK(counted(1, "entry", "entries") == "1 entry");
+    CHECK(counted(3, "entry", "entries") == "3 entries");
+}
+
 TEST_CASE("bytes are printed for people") {
     CHECK(format_bytes(0) == "0 B");
     CHECK(format_bytes(1023) == "1023 B");

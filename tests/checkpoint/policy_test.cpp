@@ -539,7 +539,19 @@ TEST_CASE("ckpt list, inspect and verify: text and JSON") {
     CHECK(nlohmann::json::parse(damaged.out)["problems"].size() == 1);
     CHECK(mentions(checkpoint_verify(run.files, newest, OutputFormat::Text).out, "chunk 0"));
 
+    // A run that keeps its checkpoints elsewhere: its newest record says where.
+    run.files.put("kept/run.json", "{}");
+    run.files.put("kept/record/a0001/spec.toml", "[checkpoint]\ndirectory = \"nowhere\"\n");
     std::string why;
+    CHECK(code_of([&] { checkpoint_list(run.files, "kept", OutputFormat::Text); }, &why) == Exit::BadInput);
+    CHECK(mentions(why, "checkpoint.directory = \"nowhere\""));
+    run.files.put("kept/record/a0002/spec.toml", "[checkpoint]\ndirectory = \"run/checkpoints\"\n");
+    for (const char* empty : {"kept/record", "kept/checkpoints"}) {
+        run.files.make_directories(empty);
+        CHECK(checkpoint_list(run.files, "kept", OutputFormat::Text).out ==
+              checkpoint_list(run.files, "run", OutputFormat::Text).out);
+    }
+
     const auto refused = [&](CommandResult (*command)(FileSystem&, const std::string&, OutputFormat),
                              const std::string& path) {
         return code_of([&] { command(run.files, path, OutputFormat::Text); }, &why) == Exit::BadInput &&

@@ -72,13 +72,26 @@ class Damaged(TrainctlTest):
 
     def test_step_that_is_not_right(self):
         (self.middle / "COMMIT").unlink()
-        incomplete = self.one_error(self.train("--resume", "8", code=4), "no COMMIT")
-        self.assertIn("complete: 12, 4", incomplete)
+        self.one_error(self.train("--resume", "8", code=4), "no COMMIT", "newest first: 12, 4;")
         (self.oldest / "r00000.st").write_bytes(b"short")
-        self.assertIn("complete: 12", self.one_error(self.train("--resume", "4", code=4), "r00000.st is truncated"))
+        self.one_error(self.train("--resume", "4", code=4), "r00000.st is truncated", "newest first: 12;")
         self.flip(self.newest)
-        self.one_error(self.train("--resume", "12", code=4), self.newest.name, "chunk", "--resume STEP")
-        self.assertIn("complete: 12 (suspect)", self.one_error(self.train("--resume", "5", code=4)))
+        self.one_error(self.train("--resume", "12", code=4), self.newest.name, "chunk", "No other step is complete")
+        self.one_error(self.train("--resume", "5", code=4), "found none", "newest first: 12 (suspect);")
+
+    def test_directory_elsewhere(self):
+        self.train(settings=["job.run_dir='other'", "checkpoint.directory='kept'"])
+        listed = self.run_trainctl("ckpt", "list", "kept").out
+        self.assertIn("s000000012", listed)
+        self.assertEqual(self.run_trainctl("ckpt", "list", "other").out, listed)
+        self.run_trainctl("ckpt", "verify", "other")
+        (self.directory / "kept").rename(self.directory / "moved")
+        for verb in ("list", "inspect", "verify"):
+            self.one_error(self.run_trainctl("ckpt", verb, "other", code=4), 'checkpoint.directory = "kept"', "Give that directory")
+
+    def test_step_with_wrong_bytes(self):
+        self.flip(self.newest)
+        self.one_error(self.train("--resume", "12", code=4), self.newest.name, "chunk", "newest first: 8, 4;")
 
     def test_shard_that_one_rank_cannot_read(self):
         # The second rank looks into a directory of its own, as on a host whose storage is ill.

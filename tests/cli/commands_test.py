@@ -55,6 +55,11 @@ class Help(TrainctlTest):
                         self.assertNotRegex(line, r"e\+|\d{19}\.|\[")
         self.assertGreater(seen, 20)
 
+    def test_unknown_op(self):
+        process = self.run_trainctl("bench", "op", "matmull", code=2)
+        self.one_error(process, "found 'matmull'", "ops: ", "matmul")
+        self.assertLess(process.seconds, 20)
+
     def test_errors_as_json(self):
         (self.directory / "bad.toml").write_text("[job]\nstepps = 1\n")
         (self.directory / "text.bin").write_bytes(b"")
@@ -142,12 +147,12 @@ class Cores(TrainctlTest):
         settings = ["device.threads='auto'", "job.steps=4"]
         process = self.train(settings=settings, launcher=["mpirun", "-n", "1"])
         self.assertIn(f"{cores} threads on cpus", process.err)
-        self.assertRegex(process.err, rf"kernels, {cores} thread\(s\)")
+        self.assertRegex(process.err, rf"kernels, {cores} threads?,")
         # A binding that the user asked for is kept.
         bound = self.train(settings=[*settings, "job.run_dir='bound'"], launcher=["taskset", "-c", str(min(os.sched_getaffinity(0)))])
-        self.assertIn("kernels, 1 thread(s)", bound.err)
+        self.assertIn("kernels, 1 thread,", bound.err)
         bound = self.train(settings=[*settings, "job.run_dir='bound2'"], launcher=["mpirun", "--bind-to", "core", "-n", "1"])
-        self.assertIn("kernels, 1 thread(s)", bound.err)
+        self.assertIn("kernels, 1 thread,", bound.err)
 
 
 class Stages(TrainctlTest):
@@ -213,7 +218,7 @@ class Bench(TrainctlTest):
             line = self.one_error(process, f"error: {option} {value}: {option} ")
             for wrong in ("--set", "model.", "precision.compute ", "training."):
                 self.assertNotIn(wrong, line.partition("; ")[0])
-        self.one_error(self.run_trainctl("bench", "step", "--tensor", "3", code=2), "error: --tensor 3, --pipeline 1: 1 ranks cannot be split")
+        self.one_error(self.run_trainctl("bench", "step", "--tensor", "3", code=2), "error: --tensor 3, --pipeline 1: 1 rank cannot be split")
 
 
 if __name__ == "__main__":

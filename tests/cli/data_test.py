@@ -93,7 +93,7 @@ class BadData(TrainctlTest):
         self.refused("ranks", settings=settings, code=2, ranks=2)
         (self.directory / "little.txt").write_text("one window, and no more than that")
         self.run_trainctl("data", "prepare", "--input", "little.txt", "--output", "little", "--tokenizer", "byte")
-        self.refused("more ranks than samples", "1 windows", code=2, ranks=2,
+        self.refused("more ranks than samples", "1 window ", code=2, ranks=2,
                      settings=["data.train=['little']", "data.validation_split=0", "training.eval_interval=0"])
 
     def test_other_data_than_the_run_began_with(self):

@@ -66,7 +66,7 @@ class Ports(TrainctlTest):
 
     def test_refused(self):
         few = self.train(settings=["launch.port_range='23400-23400'"], ranks=2, code=2)
-        self.one_error(few, "23400-23400 has 1 ports for 2 ranks")
+        self.one_error(few, "23400-23400 has 1 port for 2 ranks")
         self.one_error(self.train(settings=["launch.port_range='80-90'"], code=2), "launch.port_range", "80-90")
 
 

@@ -28,7 +28,7 @@ class Tensor(TrainctlTest):
 
     def test_impossible_sizes(self):
         for ranks, size, parts in ((None, 3, ("model.heads 4", "model.kv_heads 2", "tensor_parallel_size 3")),
-                                   (None, 2, ("1 ranks", "tensor_parallel_size 2")), (3, 2, ("3 ranks", "tensor_parallel_size 2"))):
+                                   (None, 2, ("1 rank ", "tensor_parallel_size 2")), (3, 2, ("3 ranks", "tensor_parallel_size 2"))):
             process = self.train(settings=[f"parallel.tensor_parallel_size={size}"], ranks=ranks, code=2)
             for part in parts:
                 self.assertIn(part, process.err, process.describe())

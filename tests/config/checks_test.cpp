@@ -2,6 +2,7 @@
 
 #include "job_text.h"
 #include "support/catch.h"
+#include "trainctl/base/text.h"
 #include "trainctl/config/port_range.h"
 
 using namespace trainctl;
@@ -181,10 +182,9 @@ TEST_CASE("Tensor sizes must divide the model, and every pipeline stage needs bl
     for (const std::int64_t stages : {1, 2}) {
         job.parallel.pipeline_parallel_size = stages;
         job.parallel.virtual_stages = stages == 1 ? 2 : 1;
-        CHECK(texts() ==
-              std::vector<std::string>{"parallel.pipeline_schedule = \"interleaved\" with " +
-                                       std::to_string(3 - stages) + " virtual stage(s) on each of " +
-                                       std::to_string(stages) + " pipeline stage(s)"});
+        CHECK(texts() == std::vector<std::string>{"parallel.pipeline_schedule = \"interleaved\" with " +
+                                                  counted(3 - stages, "virtual stage") + " on each of " +
+                                                  counted(stages, "pipeline stage")});
     }
     job.parallel.pipeline_schedule = "1f1b";
     job.parallel.virtual_stages = 2;

@@ -131,8 +131,8 @@ TEST_CASE("A key that is required is missed", "[config][load]") {
     CHECK_THAT(problem(job, "missing", "model.layers").what,
                Catch::Contains("model.hidden_size") && Catch::Contains("model.vocab_size"));
     CHECK_THAT(problem(job, "batch").what, Catch::Contains("neither"));
-    CHECK(problem(load_set({"job.run_dir=\"\""}), "missing", "job.run_dir").code == "missing");
-    CHECK(problem(load_set({"data.train=[]"}), "missing", "data.train").code == "missing");
+    CHECK(problem(load_set({"job.run_dir=\"\""}), "empty", "job.run_dir").code == "empty");
+    CHECK(problem(load_set({"data.train=[]"}), "empty", "data.train").code == "empty");
 }
 
 TEST_CASE("A job file that cannot be read is a problem of the command line", "[config][load]") {

@@ -91,7 +91,9 @@ TEST_CASE("A wrong type says what was expected and found", "[config][mistakes]")
         {"optimizer.lr=nan", "optimizer.lr", "a finite number", "nan"},
         {"optimizer.lr=-inf", "optimizer.lr", "a finite number", "-inf"},
         {"checkpoint.interval=inf", "checkpoint.interval", "a finite number", "inf"},
-        {"job.steps=99999999999999999999", "job.steps", "an integer", "99999999999999999999"},
+        {"job.steps=99999999999999999999", "job.steps", "an integer",
+         "found 99999999999999999999, which does not fit 64 bits"},
+        {"optimizer.lr=1e999", "optimizer.lr", "a number", "found 1e999, which does not fit 64 bits"},
         {"communication.overlap_comm=1", "communication.overlap_comm", "true or false", "an integer"},
         {"communication.overlap_comm=yes", "communication.overlap_comm", "true or false", "a text \"yes\""},
         {"data.train=3", "data.train", "a source is not", "an integer"},
@@ -116,11 +118,37 @@ TEST_CASE("A wrong type says what was expected and found", "[config][mistakes]")
                Catch::Contains("config explain training.micro_batch_size"));
 }
 
+TEST_CASE("An integer beyond 64 bits in the file is called that", "[config][mistakes]") {
+    for (const char* number : {"99999999999999999999", "9223372036854775808", "-9223372036854775809"}) {
+        INFO(number);
+        const LoadedJob job = load(valid_job + "[optimizer]\nlr = " + number + "\n");
+        const Problem found = problem(job, "out_of_range");
+        CHECK(found.at.line == 16);
+        CHECK_THAT(found.what, Catch::Contains("64 bits"));
+        CHECK_THAT(found.hint, Catch::Contains("9223372036854775807"));
+        CHECK(count_errors(job) == 1);
+    }
+}
+
+TEST_CASE("What must be given and is given empty is called empty, at its place", "[config][mistakes]") {
+    std::string text = valid_job;
+    text.replace(text.find("\"runs/t\""), 8, "\"\"");
+    text.replace(text.find("[\"data/text\"]"), 13, "[]");
+    const LoadedJob job = load(text);
+    CHECK(count_errors(job) == 2);
+    CHECK(to_string(problem(job, "empty", "job.run_dir").at) == "job.toml:3:11");
+    CHECK(problem(job, "empty", "job.run_dir").what == "job.run_dir must be a text, found an empty one");
+    CHECK(to_string(problem(job, "empty", "data.train").at) == "job.toml:10:9");
+    CHECK_THAT(problem(job, "empty", "data.train").what, Catch::Contains("a list of paths"));
+    CHECK(problem(load_set({"job.run_dir="}), "empty").at.file == "--set job.run_dir=");
+}
+
 TEST_CASE("A section given as a value, and a key given as a section", "[config][mistakes]") {
     const LoadedJob value = load("optimizer = \"adamw\"\n" + valid_job);
     CHECK(problem(value, "wrong_type", "optimizer").hint == "write [optimizer] and its keys below");
     const LoadedJob section = load(valid_job + "[optimizer.lr]\npeak = 1\n");
-    CHECK(problem(section, "wrong_type", "optimizer.lr").hint == "optimizer.lr is a key, not a section");
+    CHECK(problem(section, "wrong_type", "optimizer.lr").hint ==
+          "optimizer.lr is a key, not a section: write lr = VALUE in [optimizer]");
 }
 
 TEST_CASE("A duplicate key or table is refused where it stands", "[config][mistakes]") {

@@ -5,6 +5,7 @@
 #include "data_fixture.h"
 #include "support/catch.h"
 #include "trainctl/base/clock.h"
+#include "trainctl/base/text.h"
 #include "trainctl/data/fingerprint.h"
 
 using namespace trainctl;
@@ -158,7 +159,7 @@ TEST_CASE("data inspect --step shows what the loader feeds in that step") {
                 inspect_step(disk, job, {0, 1, "", 0}, OutputFormat::Text);
             }).code == Exit::Usage);
     const std::string shown = inspect_step(disk, job, {1, 1, "", 10}, OutputFormat::Text).out;
-    REQUIRE(contains(shown, "12 sample(s) of d/p.bin"));
+    REQUIRE(contains(shown, "12 samples of d/p.bin"));
     REQUIRE(contains(shown, "of document"));
 }
 
@@ -279,8 +280,8 @@ TEST_CASE("data verify of a job counts the windows that its ranks read") {
         INFO(result.text);
         REQUIRE(result.exit == Exit::Ok);
         REQUIRE(parse(parser, result)["ok"].get_bool().value());
-        REQUIRE(contains(result.text, std::to_string(ranks) + " rank(s) read"));
-        REQUIRE(contains(result.text, "complete epoch(s)"));
+        REQUIRE(contains(result.text, counted(ranks, "rank") + " read"));
+        REQUIRE(contains(result.text, " complete epoch"));
         REQUIRE(contains(result.text, "each read once by"));
         REQUIRE_FALSE(contains(result.text, "not checked"));
     }

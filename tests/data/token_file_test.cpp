@@ -3,6 +3,8 @@
 #include <fcntl.h>
 #include <unistd.h>
 
+#include <cerrno>
+
 #include "data_fixture.h"
 #include "support/catch.h"
 #include "support/temporary_directory.h"
@@ -171,6 +173,13 @@ TEST_CASE("damaged, cut and missing token files are refused with the reason") {
     disk.put("llmc.bin", llmc_header(20240801, 7, 0));
     REQUIRE(contains(text_of("llmc.bin", {TokenFormat::NanoGpt, DType::U16, 0}), "llmc"));
     put_megatron(disk, "m", 100, {{1, 2, 3}});
+    // Opening reads the index; that the ids cannot be read is known then all the same.
+    test::Fault closed;
+    closed.error_number = EACCES;
+    closed.op = test::FileOp::OpenRead;
+    closed.path_part = "m.bin";
+    disk.add_fault(closed);
+    REQUIRE(contains(text_of("m", {}), "permissions"));
     // The index is whole: the message is about the .bin, also when half an id is left.
     for (const std::uint64_t size : {4, 3, 0}) {
         disk.truncate("m.bin", size);

@@ -171,9 +171,10 @@ TEST_CASE("sizes that do not divide the model are refused with the numbers") {
         }
         return {};
     };
-    CHECK_THAT(refusal(llama(6, 6, 300), 4), Catch::Contains("6 / 4 leaves 2"));
-    CHECK_THAT(refusal(llama(6, 2, 300), 3), Catch::Contains("tensor_parallel_size 3 and model.kv_heads 2"));
-    CHECK_THAT(refusal(llama(6, 6, 97), 3), Catch::Contains("128 / 3"));
+    CHECK_THAT(refusal(llama(6, 6, 300), 4),
+               Catch::Contains("model.heads 6 is not a multiple of parallel.tensor_parallel_size 4"));
+    CHECK_THAT(refusal(llama(6, 2, 300), 3), Catch::Contains("model.kv_heads 2 is neither"));
+    CHECK_THAT(refusal(llama(6, 6, 97), 3), Catch::Contains("padded to 128, is not"));
     ModelSpec narrow = llama(4, 4, 97);
     narrow.ffn_size = 50;
     CHECK_THAT(refusal(narrow, 4), Catch::Contains("model.ffn_size"));

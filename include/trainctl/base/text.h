@@ -1,6 +1,7 @@
 // Small text helpers shared by every room that talks to people.
 #pragma once
 
+#include <concepts>
 #include <cstdint>
 #include <optional>
 #include <span>
@@ -12,6 +13,13 @@ namespace trainctl {
 
 // Nearest of `candidates` by Damerau-Levenshtein distance, if within max(1, length/3); else nullopt.
 std::optional<std::string> nearest_name(std::string_view name, std::span<const std::string> candidates);
+
+// "1 rank", "3 ranks"; a plural that is not just an added "s" is given: counted(n, "entry", "entries").
+template <std::integral Count>
+std::string counted(Count count, std::string_view one, std::string_view many = {}) {
+    if (count == 1) return "1 " + std::string(one);
+    return std::to_string(count) + " " + (many.empty() ? std::string(one) + "s" : std::string(many));
+}
 
 // 1536 -> "1.50 KiB"; exact below 1 KiB ("512 B").
 std::string format_bytes(std::uint64_t bytes);

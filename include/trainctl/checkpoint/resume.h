@@ -44,8 +44,10 @@ ResumeDecision decide_resume(const ResumeRequest& request, RunState state, const
 void check_resume(const ResumeRequest& request, const CheckpointScan& scan, const Journal& journal,
                   const std::function<void(const Manifest&)>& accept);
 
-// "30, 20 (suspect), 10", or "none".
+// The newest eight, "30, 20 (suspect), 10", or "none".
 std::string available_steps(const CheckpointScan& scan);
+// What may be asked for instead: the complete steps but those of the indices `tried`.
+std::string other_steps(const CheckpointScan& scan, const std::vector<std::size_t>& tried);
 // One line per rejected checkpoint that was committed once.
 std::string describe_rejected(const std::vector<RejectedCheckpoint>& rejected);
 

@@ -10,8 +10,7 @@
 
 namespace trainctl {
 
-// Exit::Usage with the arithmetic if `size` ranks cannot share the model's heads, feed-forward width and
-// padded vocabulary.
+// Exit::Usage with the arithmetic if there are tensor_misfits().
 void check_tensor_size(const ModelSpec& model, int size);
 
 // model_parameters() as one rank holds them: same names, order and global shapes, local allocated shapes.
