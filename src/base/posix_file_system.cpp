@@ -10,6 +10,7 @@
 #include <cstdio>
 #include <utility>
 
+#include "base/creatable.h"
 #include "trainctl/base/file_system.h"
 #include "trainctl/base/io_error.h"
 
@@ -192,6 +193,8 @@ class PosixFileSystem final : public FileSystem {
             }
         }
     }
+
+    void require_creatable(const std::string& path) override { require_creatable_directory(path); }
 
     void rename(const std::string& from, const std::string& to) override {
         if (::rename(from.c_str(), to.c_str()) != 0) {

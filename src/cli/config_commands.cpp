@@ -22,7 +22,8 @@ void add_check(CLI::App& config, Invocation& invocation) {
     add_load_options(*command, options->path, options->load);
     command->add_flag_callback(
         "--strict", [options] { options->strictness = Strictness::Strict; },
-        "what cannot be checked here (data that are not on this machine) is a failure, exit 4");
+        "what is only a warning because the job seems to be for another machine (data that are not here, "
+        "directories, disk) is a failure, exit 4, 2 or 5");
     add_json_flag(*command, invocation);
     command->callback([&invocation, options] {
         invocation.action = [&invocation, options] {

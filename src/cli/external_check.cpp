@@ -2,8 +2,12 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
+
 #include "cli/checkpoint_space.h"
+#include "cli/run_places.h"
 #include "trainctl/base/error.h"
+#include "trainctl/base/text.h"
 #include "trainctl/config/batch.h"
 #include "trainctl/data/preflight.h"
 #include "trainctl/device/affinity.h"
@@ -33,25 +37,51 @@ bool present(FileSystem& files, const DataSource& source) {
     return false;
 }
 
+// Whether the path leads through a file as if it were a directory.
+bool leads_through_file(FileSystem& files, const std::string& path) {
+    std::string above = parent_path(path);
+    while (!files.status(above) && above != parent_path(above)) above = parent_path(above);
+    const auto status = files.status(above);
+    return status && !status->directory;
+}
+
+enum class DataFound { Here, Elsewhere, Unusable };
+
+// Looks for the files only. Unusable: the path cannot even be looked up.
+DataFound find_data(FileSystem& files, const JobSpec& job, std::vector<Problem>& problems) {
+    DataFound found = DataFound::Here;
+    for (const auto* sources : {&job.data.train, &job.data.validation}) {
+        const std::string key = sources == &job.data.train ? "data.train" : "data.validation";
+        for (const DataSource& source : *sources) {
+            try {
+                if (present(files, source)) continue;
+                if (leads_through_file(files, source.path))
+                    fail(Exit::BadInput, fmt::format("{}: a part of the path is a file where a directory is "
+                                                     "needed; check the path",
+                                                     source.path));
+            } catch (const Error& error) {
+                found = DataFound::Unusable;
+                problems.push_back(
+                    problem_of(Severity::Error, "data", key, error.what(), {}, Exit::BadInput));
+                continue;
+            }
+            if (found == DataFound::Here) found = DataFound::Elsewhere;
+            problems.push_back(
+                problem_of(Severity::Unchecked, "data_not_here", key,
+                           fmt::format("{} is not on this machine", source.path),
+                           "check the path (a relative one begins where trainctl is started); if the data "
+                           "are only where the job will run, repeat this there (--strict makes it an "
+                           "error)",
+                           Exit::BadInput));
+        }
+    }
+    return found;
+}
+
 void check_data_here(FileSystem& files, const LoadedJob& loaded, std::optional<std::int64_t> ranks,
                      std::vector<Problem>& problems) {
     const JobSpec& job = loaded.spec;
-    if (!loaded.usable({"data.train", "data.validation"})) return;
-    bool all_present = true;
-    for (const auto* sources : {&job.data.train, &job.data.validation}) {
-        for (const DataSource& source : *sources) {
-            if (present(files, source)) continue;
-            all_present = false;
-            problems.push_back(problem_of(Severity::Unchecked, "data_not_here",
-                                          sources == &job.data.train ? "data.train" : "data.validation",
-                                          fmt::format("{} is not on this machine", source.path),
-                                          "check the path; if the data are only where the job will run, "
-                                          "repeat this there (--strict makes it an "
-                                          "error)",
-                                          Exit::BadInput));
-        }
-    }
-    if (!all_present || job.data.train.empty()) return;
+    if (job.data.train.empty()) return;
     if (!loaded.usable({"data.validation_split", "data.format", "data.dtype", "training.sequence_length",
                         "model.max_sequence_length", "model.vocab_size", "model.preset"}) ||
         job.training.sequence_length == 0 || job.model.vocab_size == 0)
@@ -75,6 +105,13 @@ void check_data_here(FileSystem& files, const LoadedJob& loaded, std::optional<s
     } catch (const Error& error) {
         problems.push_back(problem_of(Severity::Error, "data", "data.train", error.what(), {}, error.code()));
     }
+}
+
+void check_places(FileSystem& files, const LoadedJob& loaded, std::vector<Problem>& problems) {
+    if (!loaded.usable({"job.run_dir", "checkpoint.directory"}) || loaded.spec.run_dir.empty()) return;
+    for (const UnusablePlace& place : unusable_places(files, loaded.spec))
+        problems.push_back(
+            problem_of(Severity::Error, "not_creatable", place.key, place.what, {}, place.exit));
 }
 
 void check_disk(FileSystem& files, const LoadedJob& loaded, std::optional<std::int64_t> ranks,
@@ -101,16 +138,44 @@ void check_disk(FileSystem& files, const LoadedJob& loaded, std::optional<std::i
     }
 }
 
+std::int64_t processors_here() {
+    return static_cast<std::int64_t>(affinity_facts(local_place(), 0).allowed.size());
+}
+
 void check_threads(const LoadedJob& loaded, std::vector<Problem>& problems) {
     const std::int64_t threads = loaded.spec.device.threads;
-    const auto processors = static_cast<std::int64_t>(affinity_facts(local_place(), 0).allowed.size());
+    const std::int64_t processors = processors_here();
     if (threads <= processors || processors == 0) return;
     problems.push_back(problem_of(
         Severity::Warning, "threads", "device.threads",
-        fmt::format("device.threads {} exceeds the {} processors that this machine allows", threads,
-                    processors),
+        fmt::format("device.threads {} exceeds the {} that this machine allows", threads,
+                    counted(processors, "processor")),
         "on such a machine threads would wait for each other; \"auto\" takes the rank's share of its cores",
         Exit::Usage));
+}
+
+// Why the job must be meant for other machines than this one; nullopt: it may run here.
+std::optional<std::string> meant_for_elsewhere(const JobSpec& job, std::optional<std::int64_t> ranks,
+                                               DataFound data) {
+    if (data == DataFound::Elsewhere) return "its data are not here";
+    const ParallelSpec& parallel = job.parallel;
+    const std::int64_t needed =
+        ranks.value_or(std::max<std::int64_t>(1, parallel.data_parallel_size) *
+                       parallel.tensor_parallel_size * parallel.pipeline_parallel_size);
+    const std::int64_t processors = processors_here();
+    if (processors == 0 || needed <= processors) return std::nullopt;
+    return fmt::format("it needs {}, and this machine has {}", counted(needed, "rank"),
+                       counted(processors, "processor"));
+}
+
+// What is wrong with this machine is no fault of a job for another one.
+void excuse(Problem& problem, const std::string& reason) {
+    if (problem.severity != Severity::Error) return;
+    problem.severity = Severity::Unchecked;
+    problem.what = "the machine that will run the job; on this one " + problem.what;
+    problem.hint = fmt::format(
+        "the job seems to be for another machine: {}. Repeat this there (--strict makes it an error)",
+        reason);
 }
 
 }  // namespace
@@ -118,9 +183,18 @@ void check_threads(const LoadedJob& loaded, std::vector<Problem>& problems) {
 std::vector<Problem> external_problems(FileSystem& files, const LoadedJob& job,
                                        std::optional<std::int64_t> ranks) {
     std::vector<Problem> problems;
-    check_data_here(files, job, ranks, problems);
-    check_disk(files, job, ranks, problems);
-    check_threads(job, problems);
+    DataFound data = DataFound::Unusable;
+    if (job.usable({"data.train", "data.validation"})) {
+        data = find_data(files, job.spec, problems);
+        if (data == DataFound::Here) check_data_here(files, job, ranks, problems);
+    }
+    std::vector<Problem> of_machine;
+    check_places(files, job, of_machine);
+    if (of_machine.empty()) check_disk(files, job, ranks, of_machine);
+    check_threads(job, of_machine);
+    if (const auto reason = meant_for_elsewhere(job.spec, ranks, data))
+        for (Problem& problem : of_machine) excuse(problem, *reason);
+    problems.insert(problems.end(), of_machine.begin(), of_machine.end());
     return problems;
 }
 

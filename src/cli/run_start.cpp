@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include "cli/checkpoint_space.h"
+#include "cli/run_places.h"
 #include "cli/start_wait.h"
 #include "trainctl/base/error.h"
 #include "trainctl/checkpoint/scan.h"
@@ -25,6 +26,8 @@ void refuse_other_run(FileSystem& files, const RunLayout& layout, const RunIdent
 void refuse_early(RankContext& context, const RunLayout& layout, const JobSpec& job,
                   const TrainOptions& options, const std::string& data_id) {
     FileSystem& files = context.invocation.files;
+    if (const auto places = unusable_places(files, job); !places.empty())
+        fail(places.front().exit, places.front().what);
     const auto identity = read_run_identity(files, layout);
     // Of a run that may be going on, its owner is the first thing to be told; the rest waits for the lease.
     if (identity && owner_may_live(files, *make_linux_process_table(files), layout)) return;

@@ -24,7 +24,7 @@ Exit exit_of(const std::vector<Problem>& problems, Strictness strictness) {
         if (problem.severity == Severity::Error) return problem.exit;
     if (strictness == Strictness::Strict)
         for (const Problem& problem : problems)
-            if (problem.severity == Severity::Unchecked) return Exit::BadInput;
+            if (problem.severity == Severity::Unchecked) return problem.exit;
     return Exit::Ok;
 }
 
@@ -33,6 +33,7 @@ std::vector<Problem> external_problems(const ExternalCheck& check, const LoadedJ
         Problem unchecked = make_error("not_checked", "data.train", {},
                                        "token files, their vocabulary, and disk space for checkpoints");
         unchecked.severity = Severity::Unchecked;
+        unchecked.exit = Exit::BadInput;
         return {std::move(unchecked)};
     }
     std::vector<Problem> problems = check(job);
@@ -52,14 +53,14 @@ JsonDoc json_problems(const std::vector<Problem>& problems) {
 // "gpt2-124m: 124439808 parameters, 798543360 FLOP/token; global batch 512 x 1024 tokens"
 std::string summary(const JobSpec& job) {
     const ModelSpec& model = job.model;
-    std::string text =
-        fmt::format("{}: {} parameters, {:.0f} FLOP/token at {} tokens",
-                    model.preset.empty() ? job.name : model.preset, parameter_count(model),
-                    flops_per_token(model, job.training.sequence_length), job.training.sequence_length);
+    std::string text = fmt::format("{}: {} parameters, {:.0f} FLOP/token at {}",
+                                   model.preset.empty() ? job.name : model.preset, parameter_count(model),
+                                   flops_per_token(model, job.training.sequence_length),
+                                   counted(job.training.sequence_length, "token"));
     if (job.training.global_batch_size != 0)
-        text += fmt::format("; global batch {} samples = {} tokens", job.training.global_batch_size,
-                            job.training.global_batch_size * job.training.sequence_length);
-    if (job.steps != 0) text += fmt::format("; {} steps", job.steps);
+        text += fmt::format("; global batch {} = {}", counted(job.training.global_batch_size, "sample"),
+                            counted(job.training.global_batch_size * job.training.sequence_length, "token"));
+    if (job.steps != 0) text += fmt::format("; {}", counted(job.steps, "step"));
     return text;
 }
 
@@ -107,7 +108,7 @@ CommandResult config_check(FileSystem& files, const ConfigCheckOptions& options)
             std::count_if(job.problems.begin(), job.problems.end(),
                           [](const Problem& problem) { return problem.severity == Severity::Error; });
         result.err += errors > 0
-                          ? fmt::format("{}: {} error{}\n", options.path, errors, errors == 1 ? "" : "s")
+                          ? fmt::format("{}: {}\n", options.path, counted(errors, "error"))
                           : fmt::format("{}: --strict, and not everything could be checked\n", options.path);
     }
     return result;

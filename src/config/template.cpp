@@ -90,7 +90,8 @@ std::optional<std::string> config_template_toml(std::string_view preset_name) {
     const auto active = recipe_values(*preset);
     std::string text = fmt::format(
         "# {}: {}, {} parameters.\n# Lines that begin with \"# key = \" show defaults; "
-        "remove the \"#\" to change one.\n",
+        "remove the \"#\" to change one.\n"
+        "# Relative paths begin in the directory where trainctl is started, not where this file lies.\n",
         preset->model.preset, preset->about, parameter_count(preset->model));
     std::string later;
     for (const std::string& section : registry.sections()) {

@@ -92,6 +92,11 @@ void check_file_system(FileSystem& files, const std::string& root) {
         CHECK(code_of([&] { files.list(in("none")); }) == Exit::BadInput);
         CHECK(code_of([&] { files.make_directories(in("x/f")); }) == Exit::Resource);
         CHECK(code_of([&] { files.make_directories(in("x/f/g")); }) == Exit::Resource);
+        CHECK_NOTHROW(files.require_creatable(in("x/y")));
+        CHECK_NOTHROW(files.require_creatable(in("x/new/deeper")));
+        CHECK(code_of([&] { files.require_creatable(in("x/f")); }) == Exit::Usage);
+        CHECK(code_of([&] { files.require_creatable(in("x/f/g")); }) == Exit::Usage);
+        CHECK_FALSE(files.status(in("x/new")));
         CHECK_NOTHROW(files.sync_directory(in("x")));
         CHECK(code_of([&] { files.sync_directory(in("none")); }) == Exit::Resource);
         CHECK(files.space(root).free_bytes > 0);
@@ -207,6 +212,29 @@ TEST_CASE("sparse files beyond 4 GiB are read at 64-bit offsets") {
     std::string text(3, ' ');
     file->read_at(size, std::as_writable_bytes(std::span(text)));
     CHECK(text == "end");
+}
+
+TEST_CASE("what the kernel would refuse to create is known before") {
+    const test::TemporaryDirectory directory;
+    const auto files = make_posix_file_system();
+    // In a directory that is there, and below one that is not.
+    for (const char* parent : {"", "new/"})
+        CHECK(code_of([&] { files->require_creatable(directory / (parent + std::string(300, 'n'))); }) ==
+              Exit::Usage);
+    std::string deep = directory.path();
+    while (deep.size() < 5000) deep += "/deeper";
+    CHECK(code_of([&] { files->require_creatable(deep); }) == Exit::Usage);
+
+    // root may write everywhere, so it looks as somebody else.
+    const std::string closed = directory / "closed";
+    files->make_directories(closed);
+    REQUIRE(::chmod(directory.path().c_str(), 0755) == 0);
+    REQUIRE(::chmod(closed.c_str(), 0555) == 0);
+    const bool root = ::geteuid() == 0;
+    if (root) REQUIRE(::seteuid(65534) == 0);
+    const Exit code = code_of([&] { files->require_creatable(closed + "/run"); });
+    if (root) REQUIRE(::seteuid(0) == 0);
+    CHECK(code == Exit::Resource);
 }
 
 TEST_CASE("paths") {

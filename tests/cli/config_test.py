@@ -94,6 +94,64 @@ class JobFiles(TrainctlTest):
             self.assertIn(part, warned)
         self.run_trainctl("config", "check", "job.toml", "--strict", *absent, code=4)
 
+    def test_directories_that_cannot_be_made(self):
+        (self.directory / "file").write_text("")
+        wrong = [(key, path, where) for path, where in (("file", "file"), ("file/run", "file"), ("n" * 300, "ENAMETOOLONG"),
+                                                        ("new/" + "n" * 300, "ENAMETOOLONG"), ("long/" * 1000, "ENAMETOOLONG"))
+                 for key in ("job.run_dir", "checkpoint.directory")]
+        for key, path, where in wrong:
+            setting = f"{key}='{path}'"
+            process = self.run_trainctl("config", "check", "job.toml", "--set", setting, code=2)
+            self.one_error(process, f"{key}: cannot create directory", where, f"--> --set {setting}")
+            self.one_error(self.train(settings=[setting], code=2), f"{key}: cannot create directory", where)
+        self.write_job(('run_dir = "run"', 'run_dir = "file/run"'))
+        self.one_error(self.run_trainctl("config", "check", "job.toml", code=2), "--> job.toml:4:11", "is a file")
+        # A longer path than the system takes comes of a run_dir that it would take.
+        deep = "/".join(["d" * 200] * 20 + ["d" * 60])
+        self.write_job()
+        self.one_error(self.run_trainctl("config", "check", "job.toml", *set_options([f"job.run_dir='{deep}'"]), code=2), "ENAMETOOLONG")
+        self.assertEqual(sorted(path.name for path in self.directory.glob("[!.]*")),
+                         ["file", "job.toml", "text.bin", "text.idx", "text.json"])
+
+    def test_directory_without_permission(self):
+        if os.geteuid() == 0:
+            self.skip("permissions do not bind root")
+        (self.directory / "closed").mkdir(mode=0o555)
+        for setting in ("job.run_dir='closed/run'", "checkpoint.directory='closed/here'"):
+            self.one_error(self.run_trainctl("config", "check", "job.toml", "--set", setting, code=5), "ermission", setting)
+            self.one_error(self.train(settings=[setting], code=5), "ermission")
+
+    def test_data_that_cannot_be_read(self):
+        for key, path, part in (("data.train", "n" * 300, "ENAMETOOLONG"), ("data.train", "job.toml/text", "is a file"),
+                                ("data.validation", "job.toml/new/*.bin", "is a file")):
+            settings = [f"{key}=['{path}']", *(["data.validation_split=0"] if key == "data.validation" else [])]
+            process = self.run_trainctl("config", "check", "job.toml", *set_options(settings), code=4)
+            self.one_error(process, path, part, f"--> --set {settings[0]}")
+            self.one_error(self.train(settings=settings, code=4), path)
+        if os.geteuid() == 0:
+            self.skip("permissions do not bind root")
+        os.chmod(self.directory / "text.bin", 0)
+        self.one_error(self.run_trainctl("config", "check", "job.toml", code=4), "text.bin", "ermission", "--> job.toml:10:9")
+
+    def test_this_machine_is_no_measure_for_another(self):
+        # Checkpoints that no disk holds, and a directory that cannot be made.
+        (self.directory / "file").write_text("")
+        huge = ["model.layers=10000", "model.hidden_size=65536"]
+        unmakable = ["job.run_dir='file/run'"]
+        self.one_error(self.run_trainctl("config", "check", "job.toml", *set_options(huge), code=5), "checkpoints need")
+        absent = ["data.train=['nowhere']"]
+        for problem in (huge, unmakable):
+            options = set_options([*absent, *problem])
+            process = self.run_trainctl("config", "check", "job.toml", *options)
+            for part in ("warning: not checked here: the machine that will run the job; on this one", "its data are not here"):
+                self.assertIn(part, process.err)
+            self.run_trainctl("config", "check", "job.toml", "--strict", *options, code=4)
+        # More ranks than processors.
+        ranks = ["parallel.tensor_parallel_size=4", "parallel.pipeline_parallel_size=64", "model.layers=64", "training.micro_batch_size=16"]
+        process = self.run_trainctl("config", "check", "job.toml", *set_options([*ranks, *unmakable]))
+        self.assertIn("it needs 256 ranks, and this machine has", process.err)
+        self.run_trainctl("config", "check", "job.toml", "--strict", *set_options([*ranks, *unmakable]), code=2)
+
     def test_check_goes_on_behind_an_error(self):
         # The file, its contradictions, the data and this machine: all in one go.
         os.truncate(self.directory / "text.bin", 1000)
@@ -141,9 +199,14 @@ class JobFiles(TrainctlTest):
         self.one_error(self.train(settings=["data.train=['/nowhere/*.bin']"], code=4), "/nowhere/*.bin: no file matches")
 
     def test_init_gives_a_job_that_checks(self):
-        text = self.run_trainctl("config", "init", "--preset", "tiny").out
-        (self.directory / "mine.toml").write_text(text)
-        self.run_trainctl("config", "check", "mine.toml")
+        refused = self.run_trainctl("config", "init", "--preset", "zzzzzzzzzzzz", code=2).err
+        presets = refused.partition("presets: ")[2].split()
+        self.assertGreater(len(presets), 15)
+        for preset in presets:
+            text = self.run_trainctl("config", "init", "--preset", preset.rstrip(",")).out
+            self.assertIn("# Relative paths begin", text)
+            (self.directory / "mine.toml").write_text(text)
+            self.run_trainctl("config", "check", "mine.toml")
         self.assertEqual(self.run_trainctl("config", "init", "--preset", "tinny", code=2).errors()[0].count("tinny"), 1)
 
 

@@ -185,7 +185,7 @@ class Disk(TrainctlTest):
     def test_not_a_directory(self):
         (self.directory / "file").write_text("")
         for ranks in (None, 2):
-            refused = self.train(settings=["job.run_dir='file/run'"], code=5, ranks=ranks)
+            refused = self.train(settings=["job.run_dir='file/run'"], code=2, ranks=ranks)
             self.one_error(refused, "cannot create directory file", "check the path")
 
     def test_read_only_directory(self):

@@ -30,6 +30,7 @@ class OneFile final : public FileSystem {
     }
     std::vector<std::string> list(const std::string&) override { unexpected(); }
     void make_directories(const std::string&) override { unexpected(); }
+    void require_creatable(const std::string&) override { unexpected(); }
     void rename(const std::string&, const std::string&) override { unexpected(); }
     void remove_file(const std::string&) override { unexpected(); }
     void remove_directory(const std::string&) override { unexpected(); }
@@ -122,6 +123,7 @@ TEST_CASE("config check asks the rooms above, and --strict fails on what they co
         seen = job.spec.model.vocab_size;
         Problem unseen = make_error("not_checked", "data.train", {}, "data/text is not here");
         unseen.severity = Severity::Unchecked;
+        unseen.exit = Exit::BadInput;
         return std::vector<Problem>{unseen};
     };
     const CommandResult unseen = check(valid_job, options);

@@ -341,6 +341,18 @@ void MemoryFileSystem::make_directories(const std::string& path) {
     }
 }
 
+void MemoryFileSystem::require_creatable(const std::string& path) {
+    const std::scoped_lock lock(mutex_);
+    InodePtr inode = root_;
+    for (const std::string& part : split(path)) {
+        const auto entry = inode->entries.find(part);
+        if (entry == inode->entries.end()) break;
+        inode = entry->second;
+        if (!inode->directory) fail(Exit::Usage, path + ": " + part + " is a file");
+    }
+    if (mount_ == Mount::ReadOnly) fail_io("create directory", path, EROFS, IoSide::Writing);
+}
+
 void MemoryFileSystem::rename(const std::string& from, const std::string& to) {
     const std::scoped_lock lock(mutex_);
     check_alive();

@@ -108,6 +108,7 @@ class MemoryFileSystem final : public FileSystem {
     std::optional<FileStatus> status(const std::string& path) override;
     std::vector<std::string> list(const std::string& directory) override;
     void make_directories(const std::string& path) override;
+    void require_creatable(const std::string& path) override;
     void rename(const std::string& from, const std::string& to) override;
     void remove_file(const std::string& path) override;
     void remove_directory(const std::string& path) override;

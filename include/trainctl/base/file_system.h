@@ -64,6 +64,10 @@ class FileSystem {
     virtual std::vector<std::string> list(const std::string& directory) = 0;
     // Creates the directory and its parents; an existing directory is success.
     virtual void make_directories(const std::string& path) = 0;
+    // Whether that would succeed and the directory take files, as far as can be seen without making anything:
+    // Exit::Usage if the path itself is wrong (a file where a directory is needed, a name that is too long),
+    // Exit::Resource if the system refuses (permissions, a read-only mount).
+    virtual void require_creatable(const std::string& path) = 0;
     // Atomically replaces `to`.
     virtual void rename(const std::string& from, const std::string& to) = 0;
     // A missing file is success.

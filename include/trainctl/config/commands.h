@@ -14,7 +14,7 @@ namespace trainctl {
 
 enum class ShowFormat { Toml, Json };
 enum class ShowOrigin { No, Yes };
-// Strict: what cannot be checked here is a failure (exit 4).
+// Strict: what cannot be checked here is a failure, with the exit code of the first such problem.
 enum class Strictness { Normal, Strict };
 
 // Looks at what lies above this room: token files, vocabulary against data, disk space of the first
