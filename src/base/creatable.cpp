@@ -8,6 +8,7 @@
 #include <algorithm>
 #include <cerrno>
 
+#include "trainctl/base/file_system.h"
 #include "trainctl/base/io_error.h"
 
 namespace trainctl {
@@ -32,7 +33,7 @@ void require_creatable_directory(const std::string& path) {
         begin = end + 1;
         if (name.empty()) continue;
         // Below a missing directory the kernel does not look at names; in the last one that is there it does.
-        const std::string part = missing ? existing + "/" + name : path.substr(0, end);
+        const std::string part = missing ? join_path(existing, name) : path.substr(0, end);
         if (::stat(part.c_str(), &status) != 0) {
             if (errno != ENOENT) refuse(path, errno);
             missing = true;

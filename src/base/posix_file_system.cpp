@@ -13,6 +13,7 @@
 #include "base/creatable.h"
 #include "trainctl/base/file_system.h"
 #include "trainctl/base/io_error.h"
+#include "trainctl/base/text.h"
 
 namespace trainctl {
 namespace {
@@ -63,10 +64,9 @@ class PosixFile final : public File {
             const std::size_t got = read_some_at(offset + filled, into.subspan(filled));
             if (got == 0) {
                 fail(Exit::BadInput,
-                     fmt::format(
-                         "cannot read {}: expected {} bytes at offset {}, found the end of the file at {}; "
-                         "the file is truncated or not the one that was written",
-                         path_, wanted, offset, size()));
+                     fmt::format("cannot read {}: expected {} at offset {}, found the end of the file at {}; "
+                                 "the file is truncated or not the one that was written",
+                                 path_, counted(wanted, "byte"), offset, size()));
             }
             filled += got;
         }

@@ -4,6 +4,7 @@
 #include <string>
 #include <vector>
 
+#include "trainctl/base/exit.h"
 #include "trainctl/base/file_system.h"
 #include "trainctl/config/job_spec.h"
 

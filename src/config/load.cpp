@@ -288,9 +288,9 @@ LoadedJob load_job(FileSystem& files, const std::string& path, const LoadOptions
     } catch (const Error& error) {
         LoadedJob job;
         job.file = path;
-        job.problems.push_back(make_error("unreadable", {}, {path, 0, 0},
-                                          fmt::format("cannot read the job file: {}", error.what()),
-                                          "`trainctl config init --preset tiny` writes one to start from"));
+        job.problems.push_back(make_error(
+            "unreadable", {}, {path, 0, 0}, fmt::format("cannot read the job file: {}", error.what()),
+            "`trainctl config init --preset tiny > JOB.toml` writes one to start from"));
         return job;
     }
     return load_job_text(text, path, options);

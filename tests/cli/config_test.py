@@ -147,9 +147,9 @@ class JobFiles(TrainctlTest):
                 self.assertIn(part, process.err)
             self.run_trainctl("config", "check", "job.toml", "--strict", *options, code=4)
         # More ranks than processors.
-        ranks = ["parallel.tensor_parallel_size=4", "parallel.pipeline_parallel_size=64", "model.layers=64", "training.micro_batch_size=16"]
+        ranks = ["parallel.tensor_parallel_size=4", "parallel.pipeline_parallel_size=1024", "model.layers=1024", "training.micro_batch_size=16"]
         process = self.run_trainctl("config", "check", "job.toml", *set_options([*ranks, *unmakable]))
-        self.assertIn("it needs 256 ranks, and this machine has", process.err)
+        self.assertIn("it needs 4096 ranks, and this machine has", process.err)
         self.run_trainctl("config", "check", "job.toml", "--strict", *set_options([*ranks, *unmakable]), code=2)
 
     def test_check_goes_on_behind_an_error(self):

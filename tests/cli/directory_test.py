@@ -190,7 +190,9 @@ class Disk(TrainctlTest):
 
     def test_read_only_directory(self):
         if os.geteuid() == 0:
-            self.on_a_mount("-o ro -t tmpfs none", "disk", code=5, parts=["disk/run", "ead-only"])
+            self.on_a_mount("-o ro -t tmpfs none", "disk", code=5, parts=["disk/run", "ead-only"],
+                            after="{ trainctl config check job.toml --set job.run_dir=disk/run >check.txt 2>&1; test $? = 5; }")
+            self.assertIn("job.run_dir: cannot create directory disk/run: Read-only", (self.directory / "check.txt").read_text())
         else:
             (self.directory / "disk").mkdir(mode=0o555)
             refused = self.train(settings=["job.run_dir='disk/run'"], code=5)
