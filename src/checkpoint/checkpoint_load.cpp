@@ -142,6 +142,7 @@ LoadReport CheckpointStore::load_candidates(
     };
     const auto start = [&](const std::vector<std::string>&) {
         scan = scan_checkpoints(files_, settings_.root, settings_.run_id);
+        for (const CompleteCheckpoint& found : scan.complete) known_.insert(found.manifest.directory);
         const ResumeDecision decision = choose(scan);
         report.text = decision.text;
         for (const RejectedCheckpoint& found : scan.rejected) {

@@ -3,6 +3,7 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <set>
 #include <utility>
 
@@ -45,6 +46,26 @@ void CheckpointStore::mark_healthy(const std::string& directory) {
     note(JournalEvent::Healthy, name->step, directory, "");
 }
 
+// What somebody took away or damaged since the last look is told once; it was not us.
+void CheckpointStore::report_losses(const CheckpointScan& scan, SaveReport& report) {
+    std::set<std::string> complete;
+    for (const CompleteCheckpoint& found : scan.complete) complete.insert(found.manifest.directory);
+    for (const std::string& directory : known_) {
+        if (complete.contains(directory)) continue;
+        const auto rejected =
+            std::find_if(scan.rejected.begin(), scan.rejected.end(), [&](const RejectedCheckpoint& found) {
+                return checkpoint_directory_name(found.name) == directory;
+            });
+        report.warnings.push_back(
+            rejected == scan.rejected.end()
+                ? fmt::format("checkpoint {} was removed by somebody else and cannot be brought back",
+                              directory)
+                : fmt::format("checkpoint {} was complete and is not any more: {}", directory,
+                              rejected->text));
+    }
+    known_ = std::move(complete);
+}
+
 void CheckpointStore::apply_retention(SaveReport& report) {
     try {
         std::set<std::string> verified;
@@ -75,11 +96,13 @@ void CheckpointStore::apply_retention(SaveReport& report) {
                 "the new checkpoint is not in the directory listing yet; nothing was removed");
             return;
         }
+        report_losses(scan, report);
         for (const std::size_t index : plan_retention(items, settings_.retention)) {
             const std::string& directory = directories[index];
             if (directory == report.directory)
                 continue;  // saved again at a lower step than others: still the newest save
             remove_checkpoint(files_, settings_.root, directory);
+            known_.erase(directory);
             report.removed.push_back(directory);
             note(JournalEvent::Delete, items[index].name.step, directory, "retention");
         }

@@ -70,8 +70,9 @@ void require_startable(FileSystem& files, const RunLayout& layout, ResumeMode re
 }
 
 RunDirectory::RunDirectory(Invocation& invocation, Log& log, const JobSpec& job, ResumeMode resume,
-                           const std::function<bool()>& asked_to_stop)
+                           const std::function<bool()>& asked_to_stop, std::function<void()> on_lost)
     : invocation_(invocation),
+      log_(log),
       layout_(job.run_dir, job.checkpoint.directory),
       processes_(make_linux_process_table(invocation.files)) {
     FileSystem& files = invocation.files;
@@ -89,16 +90,19 @@ RunDirectory::RunDirectory(Invocation& invocation, Log& log, const JobSpec& job,
         refuse_existing(layout_);
     }
     identity_ = existing ? *existing : create_run(files, invocation.clock, layout_, spec_hash(job));
+    lease_->keep(layout_.run_json());
     history_ = read_journal(files, layout_);
     for (const std::string& problem : history_.problems) log.warn(problem);
     journal_ = std::make_unique<JournalWriter>(files, invocation.clock, layout_, lease_->attempt());
-    keeper_ = std::make_unique<LeaseKeeper>(*lease_, invocation.clock, log);
+    constexpr double poll_s = 0.25;
+    keeper_ = std::make_unique<LeaseKeeper>(*lease_, invocation.clock, log, poll_s, std::move(on_lost));
 }
 
 RunDirectory::~RunDirectory() {
     keeper_.reset();
     try {
-        lease_->release();
+        const std::vector<std::string> lost = lease_->release();
+        if (!lost.empty()) log_.error(describe_lost(layout_.root(), lost));
     } catch (const Error&) {
         // An unwritable directory: the next start waits for the lease's silence, or sees that this process is
         // gone.
@@ -106,5 +110,7 @@ RunDirectory::~RunDirectory() {
 }
 
 void RunDirectory::check() { keeper_->check(); }
+
+void RunDirectory::confirm() { keeper_->confirm(); }
 
 }  // namespace trainctl

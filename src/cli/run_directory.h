@@ -23,9 +23,10 @@ void require_startable(FileSystem& files, const RunLayout& layout, ResumeMode re
 class RunDirectory {
   public:
     // Exit::Fenced naming the owner if somebody runs in it; Exit::Usage if the run exists and `resume` is
-    // Never; Exit::Interrupted if `asked_to_stop` says so during the wait for a silent owner.
+    // Never; Exit::Interrupted if `asked_to_stop` says so during the wait for a silent owner. `on_lost`:
+    // called, by any thread, after files of the run that somebody removed were written again.
     RunDirectory(Invocation& invocation, Log& log, const JobSpec& job, ResumeMode resume,
-                 const std::function<bool()>& asked_to_stop);
+                 const std::function<bool()>& asked_to_stop, std::function<void()> on_lost);
     ~RunDirectory();
     RunDirectory(const RunDirectory&) = delete;
     RunDirectory& operator=(const RunDirectory&) = delete;
@@ -36,11 +37,14 @@ class RunDirectory {
     [[nodiscard]] RunState state() const { return state_; }
     [[nodiscard]] const Journal& history() const { return history_; }
     JournalWriter& journal() { return *journal_; }
-    // Exit::Fenced once the lease was lost or a newer attempt was claimed.
+    // Exit::Fenced once the lease was lost.
     void check();
+    // The same after a look at the directory itself; before commits.
+    void confirm();
 
   private:
     Invocation& invocation_;
+    Log& log_;
     RunLayout layout_;
     std::unique_ptr<ProcessTable> processes_;
     RunState state_ = RunState::New;

@@ -48,7 +48,9 @@ SharedRun open_run(RankContext& context, const JobSpec& job, const TrainOptions&
             const RunLayout layout(job.run_dir, job.checkpoint.directory);
             refuse_early(context, layout, job, options, data_id);
             directory = std::make_unique<RunDirectory>(context.invocation, context.log, job,
-                                                       options.resume.mode, asked);
+                                                       options.resume.mode, asked,
+                                                       // What is left of the run may be in memory only.
+                                                       [&stop = context.stop] { stop.request_save(); });
             if (directory->state() == RunState::Existing)
                 refuse_other_run(context.invocation.files, layout, directory->identity(), job, options,
                                  data_id);

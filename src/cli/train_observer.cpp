@@ -38,7 +38,13 @@ class TrainObserver final : public StepObserver {
   private:
     void append(const std::string& line) {
         try {
-            metrics_.append(line);
+            if (metrics_.append(line) == Appended::Anew) {
+                log_.error(
+                    "the metrics file was removed or cut by somebody under this training; it goes on in a "
+                    "new "
+                    "one, and the lines that were in it are gone");
+            }
+            if (failing_) log_.info("metrics are being recorded again; the lines in between are missing");
             failing_ = false;
         } catch (const Error& error) {
             if (!failing_) log_.error(fmt::format("metrics are not being recorded: {}", error.what()));

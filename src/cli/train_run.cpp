@@ -138,7 +138,7 @@ Exit train_run(RankContext& context, const JobSpec& job, const TrainOptions& opt
     settings.run_id = run.run_id;
     settings.attempt = run.attempt;
     settings.retention = {job.checkpoint.keep_latest, job.checkpoint.keep_every};
-    if (first_rank) settings.fence = [&directory] { directory->check(); };
+    if (first_rank) settings.fence = [&directory] { directory->confirm(); };
     CheckpointStore store(files, invocation.clock, settings, first_rank ? &directory->journal() : nullptr,
                           first_rank ? directory->history() : Journal{});
     at_rank_0(link, [&] {

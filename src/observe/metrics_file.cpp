@@ -5,7 +5,10 @@
 #include <array>
 #include <cmath>
 #include <nlohmann/json.hpp>
+#include <span>
+#include <utility>
 
+#include "trainctl/base/error.h"
 #include "trainctl/base/text.h"
 
 namespace trainctl {
@@ -45,21 +48,36 @@ std::string to_json(const EvaluationRecord& record) {
         number(record.seconds));
 }
 
-MetricsFile::MetricsFile(FileSystem& files, const std::string& path) {
-    // A crash may have torn the last line: ours must not continue it.
-    bool torn = false;
-    if (const auto status = files.status(path); status && status->size > 0) {
-        std::array<std::byte, 1> last{};
-        files.open(path, Open::Read)->read_at(status->size - 1, last);
-        torn = last[0] != std::byte{'\n'};
-    }
-    file_ = files.open(path, Open::Append);
-    if (torn) append("");
+MetricsFile::MetricsFile(FileSystem& files, const std::string& path) : files_(files), path_(path) { open(); }
+
+void MetricsFile::open() {
+    file_ = files_.open(path_, Open::Append);
+    size_ = file_->size();
+    torn_ = false;
+    if (size_ == 0) return;
+    std::array<std::byte, 1> last{};
+    files_.open(path_, Open::Read)->read_at(size_ - 1, last);
+    torn_ = last[0] != std::byte{'\n'};
 }
 
-void MetricsFile::append(const std::string& json_line) {
-    const std::string line = json_line + "\n";
-    file_->write(std::as_bytes(std::span(line)));
+Appended MetricsFile::append(const std::string& json_line) {
+    const auto found = files_.status(path_);
+    const bool gone = file_ != nullptr && (!found || found->size < size_);
+    std::string line = json_line + "\n";
+    try {
+        if (file_ == nullptr || !found || found->size != size_) {
+            files_.make_directories(parent_path(path_));
+            open();
+        }
+        if (torn_) line.insert(0, "\n");
+        file_->write(std::as_bytes(std::span(std::as_const(line))));
+        torn_ = false;
+        size_ += line.size();
+    } catch (const Error&) {
+        file_.reset();
+        throw;
+    }
+    return gone ? Appended::Anew : Appended::AsBefore;
 }
 
 std::map<std::int64_t, double> read_losses(FileSystem& files, const std::string& path) {

@@ -131,7 +131,6 @@ Journal read_journal(FileSystem& files, const RunLayout& layout) {
 
 JournalWriter::JournalWriter(FileSystem& files, Clock& clock, const RunLayout& layout, int attempt)
     : files_(files), clock_(clock), directory_(layout.journal()), attempt_(attempt) {
-    make_durable_directories(files_, directory_);
     open_segment();
 }
 
@@ -139,10 +138,18 @@ void JournalWriter::open_segment() {
     const std::string name = segment_ == 0 ? attempt_name(attempt_) + ".log"
                                            : fmt::format("{}-{}.log", attempt_name(attempt_), segment_);
     ++segment_;  // a name is used once, also when opening fails half-way
-    file_ = files_.open(join_path(directory_, name), Open::CreateNew);
+    path_ = join_path(directory_, name);
+    make_durable_directories(files_, directory_);
+    file_ = files_.open(path_, Open::CreateNew);
     if (!lines_.empty()) file_->write(std::as_bytes(std::span(std::as_const(lines_))));
     file_->sync();
     files_.sync_directory(directory_);
+}
+
+// Written to, but no longer under its name, a file would take every line and keep none.
+bool JournalWriter::segment_in_place() const {
+    const auto found = files_.status(path_);
+    return found && found->size == lines_.size();
 }
 
 void JournalWriter::append(JournalRecord record) {
@@ -150,6 +157,7 @@ void JournalWriter::append(JournalRecord record) {
     record.sequence = sequence_++;
     record.time = utc_timestamp(clock_.unix_s());
     const std::string line = line_of(record);
+    if (file_ != nullptr && !segment_in_place()) file_.reset();
     lines_ += line;
     for (int attempt = 0;; ++attempt) {
         try {

@@ -95,7 +95,19 @@ std::unique_ptr<Lease> Lease::acquire(LeaseServices services, const RunLayout& l
     LeaseRecord record{self, attempt, 1, utc_timestamp(services.clock.unix_s()), false};
     auto lease = std::unique_ptr<Lease>(new Lease(services, layout, timing, std::move(record)));
     lease->write();
+    lease->claimant_ = attempt_owner(services.files, layout, attempt);
+    lease->keep(layout.attempt_claim(attempt));
+    if (launcher_attempt) lease->keep(layout.attempt_adoption(attempt));
+    lease->keep(layout.lease());
     return lease;
+}
+
+void Lease::keep(const std::string& path) {
+    std::string text = read_text(services_.files, path, 1U << 20U);
+    if (text.empty()) return;  // torn by somebody's crash: nothing to bring back
+    const std::string directory = parent_path(path);
+    const std::lock_guard lock(mutex_);
+    kept_.push_back({directory, path.substr(directory == "/" ? 1 : directory.size() + 1), std::move(text)});
 }
 
 void Lease::require_ours() {
@@ -104,35 +116,74 @@ void Lease::require_ours() {
     if (found && (found->attempt > record_.attempt || !(found->owner == record_.owner))) {
         fail_owned(layout_, read_ownership(services_.files, layout_, any_attempt));
     }
+    // Somebody who emptied the directory and started there has a claim of the same number.
+    const auto claimant = attempt_owner(services_.files, layout_, record_.attempt);
+    if (claimant && claimant_ && !(*claimant == *claimant_)) {
+        fail(Exit::Fenced,
+             fmt::format("run directory {}: its files were removed, and {} started a run there. "
+                         "This process must not write there any more and stops",
+                         layout_.root(), describe_owner(*claimant)));
+    }
 }
 
-void Lease::write() { write_durably(services_.files, layout_.root(), "LEASE", lease_text(record_)); }
+void Lease::restore() {
+    FileSystem& files = services_.files;
+    for (const KeptFile& kept : kept_) {
+        const std::string path = join_path(kept.directory, kept.name);
+        const auto found = files.status(path);
+        if (found && found->size > 0) continue;
+        if (std::find(lost_.begin(), lost_.end(), path) == lost_.end()) lost_.push_back(path);
+        make_durable_directories(files, kept.directory);
+        if (found) {
+            write_durably(files, kept.directory, kept.name, kept.text);
+        } else {
+            // Exclusively: if somebody is just starting here, one of the two claims must fail.
+            create_exclusively(files, kept.directory, kept.name, kept.text);
+        }
+    }
+}
 
-void Lease::renew() {
+std::vector<std::string> Lease::write() {
+    write_durably(services_.files, layout_.root(), "LEASE", lease_text(record_));
+    return std::exchange(lost_, {});
+}
+
+std::vector<std::string> Lease::renew() {
     const std::lock_guard lock(mutex_);
     require_ours();
+    restore();
     ++record_.counter;
-    write();
+    return write();
 }
 
-void Lease::release() {
+std::vector<std::string> Lease::release() {
     const std::lock_guard lock(mutex_);
     try {
         require_ours();
     } catch (const Error& error) {
-        if (error.code() == Exit::Fenced) return;
+        if (error.code() == Exit::Fenced) return {};
         throw;
     }
+    restore();
     ++record_.counter;
     record_.released = true;
-    write();
+    return write();
 }
 
-LeaseKeeper::LeaseKeeper(Lease& lease, Clock& clock, Log& log, double poll_s)
+std::string describe_lost(const std::string& root, const std::vector<std::string>& lost) {
+    return fmt::format(
+        "somebody removed {} under this training. Written again; what else lay in {} before cannot be "
+        "brought "
+        "back (`trainctl ckpt list {}` shows which checkpoints are there). Let nothing clean up there",
+        fmt::join(lost, ", "), root, root);
+}
+
+LeaseKeeper::LeaseKeeper(Lease& lease, Clock& clock, Log& log, double poll_s, std::function<void()> on_lost)
     : lease_(lease),
       clock_(clock),
       log_(log),
       poll_s_(poll_s),
+      on_lost_(std::move(on_lost)),
       last_renewal_(clock.monotonic_s()),
       thread_([this] { run(); }) {}
 
@@ -150,6 +201,28 @@ void LeaseKeeper::check() {
     if (lost_) throw Error(*lost_);
 }
 
+void LeaseKeeper::confirm() {
+    renew();
+    check();
+}
+
+void LeaseKeeper::renew() {
+    try {
+        const std::vector<std::string> lost = lease_.renew();
+        if (lost.empty()) return;
+        log_.error(describe_lost(lease_.root(), lost));
+        if (on_lost_) on_lost_();
+    } catch (const Error& error) {
+        if (error.code() == Exit::Fenced) {
+            const std::lock_guard lock(mutex_);
+            lost_ = error;
+            return;
+        }
+        log_.warn(
+            fmt::format("the lease of the run directory was not renewed, trying again: {}", error.what()));
+    }
+}
+
 void LeaseKeeper::run() {
     std::unique_lock lock(mutex_);
     while (!lost_) {
@@ -158,22 +231,12 @@ void LeaseKeeper::run() {
         if (clock_.monotonic_s() - last_renewal_ < lease_.timing().renew_s) continue;
         last_renewal_ = clock_.monotonic_s();
         lock.unlock();  // renewing may take as long as the disk does
-        std::optional<Error> problem;
         try {
-            lease_.renew();
-        } catch (const Error& error) {
-            problem = error;
-        } catch (const std::exception& error) {
-            problem.emplace(Exit::Resource, error.what(), Where::here());
+            renew();
+        } catch (const std::exception& error) {  // memory: this thread must not end the process
+            log_.warn(error.what());
         }
         lock.lock();
-        if (!problem) continue;
-        if (problem->code() == Exit::Fenced) {
-            lost_ = problem;
-        } else {
-            log_.warn(std::string("the lease of the run directory was not renewed, trying again: ") +
-                      problem->what());
-        }
     }
 }
 

@@ -596,3 +596,36 @@ TEST_CASE("the protocol on a real file system, with real chunk sizes") {
     CHECK(right[1]);
     CHECK(checkpoint_verify(*files, directory / "ck", OutputFormat::Text).exit == Exit::Ok);
 }
+
+TEST_CASE("checkpoints that somebody removes or damages under a run are named once, and saving goes on") {
+    for (const bool resumed : {false, true}) {
+        for (const int harm : {0, 1, 2, 3, 4}) {
+            INFO(harm);
+            Run run(3);
+            run.save(1);
+            const std::string directory = run.save(2).directory;
+            if (resumed) {
+                run.restart(3);
+                run.resume("auto");
+            }
+            const std::string path = join_path(layout.checkpoints(), directory);
+            const auto payload = [&] { return run.files.list(path).back(); };
+            if (harm == 0) run.files.erase(path);
+            if (harm == 1) run.files.erase(layout.checkpoints());
+            if (harm == 2) run.files.erase(join_path(path, "COMMIT"));
+            if (harm == 3) run.files.erase(join_path(path, "MANIFEST"));
+            if (harm == 4) run.files.erase(join_path(path, payload()));
+            const SaveReport report = run.save(3);
+            CHECK(report.warnings.size() == (harm == 1 ? 2 : 1));
+            CHECK(mentions(report.warnings.back(), directory));
+            CHECK(mentions(report.warnings.back(), harm < 2 ? "removed by somebody else" : "not any more"));
+            CHECK(run.save(4).warnings.empty());
+            CHECK(run.steps() == (harm == 1 ? Steps{4, 3} : Steps{4, 3, 1}));
+            CHECK(checkpoint_list(run.files, "run", OutputFormat::Text).exit == Exit::Ok);
+            run.save(5);
+            run.save(6);
+            CHECK(run.steps() == Steps{6, 5, 4});
+            CHECK(run.resume("auto").manifest.step == 6);
+        }
+    }
+}

@@ -180,6 +180,40 @@ class RunDirectory(TrainctlTest):
         return sorted((str(path), path.stat().st_size) for path in self.run_dir.rglob("*") if path.is_file())
 
 
+class RemovedUnderTheRun(TrainctlTest):
+    """Somebody cleans up while a training runs: it notices, says so, and can be resumed."""
+
+    def remove_and_stop(self, name, expected):
+        settings = [*ENDLESS, "checkpoint.interval_steps=50", "checkpoint.keep_latest=2"]
+        running = self.start_train(settings=settings)
+        self.wait_for_step(running, 51)
+        subprocess.run(["rm", "-rf", str(self.run_dir / name)], stderr=subprocess.DEVNULL, check=False)  # files may still come
+        self.wait_until(lambda: expected in running.err, running, expected)
+        running.signal(signal.SIGUSR1)
+        self.assertEqual(running.wait(), 3, running.describe())
+        for part in ("run.json", "LEASE", "attempts", "journal", "checkpoints", "metrics.jsonl"):
+            self.assertTrue((self.run_dir / part).exists(), part)
+        self.assertEqual(self.run_trainctl("ckpt", "list", "run").code, 0)
+        self.run_trainctl("ckpt", "verify", "run")
+        stopped, states = running.stopped_at(), running.saved_states()
+        resumed = self.train("--resume", "auto", "--allow-change", "job.steps", settings=[f"job.steps={stopped + 2}", *settings[1:]])
+        self.assertEqual(resumed.loaded_state(), (stopped, states[stopped]))
+        return running
+
+    def test_everything(self):
+        running = self.remove_and_stop("", "somebody removed")
+        self.assertIn("run/run.json", running.err)
+        self.assertIn("run/attempts/a0001", running.err)
+        self.assertIn("run/LEASE", running.err)
+        self.assertIn("the metrics file was removed", running.err)
+
+    def test_identity(self):
+        self.assertIn("somebody removed run/run.json under", self.remove_and_stop("run.json", "somebody removed").err)
+
+    def test_checkpoints(self):
+        self.assertIn("removed by somebody else", self.remove_and_stop("checkpoints", "removed by somebody else").err)
+
+
 class Disk(TrainctlTest):
 
     def test_not_a_directory(self):

@@ -3,9 +3,14 @@
 #include <cmath>
 #include <limits>
 #include <nlohmann/json.hpp>
+#include <sstream>
+#include <string>
+#include <vector>
 
 #include "support/catch.h"
+#include "support/memory_file_system.h"
 #include "support/temporary_directory.h"
+#include "trainctl/base/error.h"
 
 using namespace trainctl;
 
@@ -84,4 +89,67 @@ TEST_CASE("readers keep the last attempt of a step and skip torn lines") {
     CHECK(losses.at(4) == 40.0);
     CHECK(losses.at(5) == 50.0);
     CHECK(losses.at(6) == 60.0);
+}
+
+namespace {
+
+std::vector<std::string> lines_of(const test::MemoryFileSystem& files, const std::string& path) {
+    std::istringstream text(files.contents(path).value());
+    std::vector<std::string> lines;
+    for (std::string line; std::getline(text, line);) lines.push_back(line);
+    return lines;
+}
+
+}  // namespace
+
+TEST_CASE("after a line that a full disk cut off the next one starts a line of its own") {
+    const std::string whole = to_json(record_of(1, 1, 1.0));
+    for (std::size_t fits = 0; fits <= whole.size() + 1; ++fits) {
+        INFO(fits);
+        test::MemoryFileSystem files;
+        files.make_directories("run");
+        MetricsFile metrics(files, "run/metrics.jsonl");
+        metrics.append(whole);
+        files.set_capacity(whole.size() + 1 + fits);
+        for (int step = 2; step <= 4; ++step) {
+            try {
+                metrics.append(to_json(record_of(1, step, step)));
+            } catch (const Error& error) {
+                CHECK(error.code() == Exit::Resource);
+            }
+        }
+        files.set_capacity(1U << 20U);
+        CHECK(metrics.append(to_json(record_of(1, 5, 5.0))) == Appended::AsBefore);
+        CHECK(metrics.append(to_json(record_of(1, 6, 6.0))) == Appended::AsBefore);
+        const auto losses = read_losses(files, "run/metrics.jsonl");
+        CHECK(losses.at(1) == 1.0);
+        CHECK(losses.at(5) == 5.0);
+        CHECK(losses.at(6) == 6.0);
+        const std::vector<std::string> lines = lines_of(files, "run/metrics.jsonl");
+        CHECK(lines[lines.size() - 2] == to_json(record_of(1, 5, 5.0)));
+        CHECK(lines.back() == to_json(record_of(1, 6, 6.0)));
+    }
+}
+
+TEST_CASE(
+    "a metrics file that was removed, moved, emptied or cut under a run is gone on with, and that is said") {
+    const auto harm = GENERATE(0, 1, 2, 3, 4);
+    INFO(harm);
+    test::MemoryFileSystem files;
+    files.make_directories("run");
+    const std::string path = "run/metrics.jsonl";
+    MetricsFile metrics(files, path);
+    for (int step = 1; step <= 3; ++step)
+        CHECK(metrics.append(to_json(record_of(1, step, step))) == Appended::AsBefore);
+    if (harm == 0) files.erase(path);
+    if (harm == 1) files.erase("run");
+    if (harm == 2) files.rename(path, "run/elsewhere");
+    if (harm == 3) files.truncate(path, 0);
+    if (harm == 4) files.truncate(path, files.contents(path)->size() - 10);
+    CHECK(metrics.append(to_json(record_of(1, 4, 4.0))) == Appended::Anew);
+    CHECK(metrics.append(to_json(record_of(1, 5, 5.0))) == Appended::AsBefore);
+    const auto losses = read_losses(files, path);
+    CHECK(losses.at(4) == 4.0);
+    CHECK(losses.at(5) == 5.0);
+    CHECK(losses.size() == (harm == 4 ? 4 : 2));
 }

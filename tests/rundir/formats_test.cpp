@@ -270,6 +270,39 @@ TEST_CASE("journal: every crash keeps all appended records, a torn last line is 
     CHECK(damaged.shows_progress());  // what cannot be read may have been a commit
 }
 
+TEST_CASE("journal: a segment that somebody removed, moved or cut is written again under another name") {
+    for (const int harm : {0, 1, 2, 3}) {
+        INFO(harm);
+        MemoryFileSystem files;
+        ManualClock clock;
+        const RunLayout layout("run");
+        JournalWriter writer(files, clock, layout, 1);
+        const auto append = [&](std::int64_t step) {
+            JournalRecord record;
+            record.event = JournalEvent::Commit;
+            record.step = step;
+            record.directory = "d";
+            writer.append(record);
+        };
+        append(1);
+        append(2);
+        const std::string path = "run/journal/a0001.log";
+        if (harm == 0) files.erase(path);
+        if (harm == 1) files.erase("run");
+        if (harm == 2) files.rename(path, "run/elsewhere");
+        if (harm == 3) files.truncate(path, 0);
+        append(3);
+        append(4);
+        const Journal found = read_journal(*files.crash_state(0), layout);  // durable
+        CHECK(found.problems.empty());
+        REQUIRE(found.records.size() == 4);
+        for (std::int64_t step = 1; step <= 4; ++step)
+            CHECK(found.records[static_cast<std::size_t>(step - 1)].step == step);
+        CHECK(files.contents("run/journal/a0001-1.log").has_value());
+        CHECK_FALSE(files.contents("run/journal/a0001-2.log").has_value());
+    }
+}
+
 TEST_CASE("journal: after a failed write or sync everything is written to a new segment, once each") {
     ManualClock clock;
     const RunLayout layout("run");

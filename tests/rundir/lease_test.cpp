@@ -1,7 +1,9 @@
 #include "trainctl/rundir/lease.h"
 
+#include <algorithm>
 #include <atomic>
 #include <chrono>
+#include <map>
 #include <set>
 #include <thread>
 
@@ -45,6 +47,10 @@ class CollectingLog final : public Log {
     std::size_t size() {
         const std::lock_guard lock(mutex_);
         return lines_.size();
+    }
+    std::string last() {
+        const std::lock_guard lock(mutex_);
+        return lines_.back();
     }
 
   private:
@@ -338,4 +344,96 @@ TEST_CASE("whether an owner may live is known without a wait") {
     CHECK(owner_may_live(site.files, stranger, site.layout));  // cannot tell from another host
     lease->release();
     CHECK_FALSE(owner_may_live(site.files, stranger, site.layout));
+}
+
+TEST_CASE("what somebody removes of a run in progress is written again, and named") {
+    for (const bool launched : {false, true}) {
+        Site site;
+        FakeProcesses owner("a", 1);
+        if (launched) REQUIRE(claim_attempt(site.files, site.layout, 1, FakeProcesses("launcher", 9).me));
+        const auto lease = Lease::acquire({site.files, site.clock, owner}, site.layout, {},
+                                          launched ? std::optional<int>(1) : std::nullopt);
+        site.files.put("run/run.json", "{}\n");
+        lease->keep(site.layout.run_json());
+        CHECK(lease->renew().empty());
+        const std::vector<std::string> all = [&] {
+            std::vector<std::string> files{"run/LEASE", "run/attempts/a0001", "run/run.json"};
+            if (launched) files.insert(files.begin() + 2, "run/attempts/a0001.rank0");
+            return files;
+        }();
+        const auto sorted = [](std::vector<std::string> names) {
+            std::sort(names.begin(), names.end());
+            return names;
+        };
+        std::map<std::string, std::string> before;
+        for (const std::string& path : all) before[path] = site.files.contents(path).value();
+        const auto require_restored = [&] {
+            CHECK(site.files.all_files() == all);
+            for (const std::string& path : all) {
+                if (path != "run/LEASE") CHECK(site.files.contents(path) == before[path]);
+            }
+            CHECK(read_lease(site.files, site.layout)->owner == owner.me);
+            CHECK(lease->renew().empty());
+        };
+        for (const std::string& path : all) {
+            INFO(path);
+            site.files.erase(path);
+            CHECK(lease->renew() == std::vector<std::string>{path});
+            require_restored();
+            site.files.truncate(path, 0);
+            CHECK(lease->renew() == std::vector<std::string>{path});
+            require_restored();
+        }
+        site.files.erase("run");
+        CHECK(sorted(lease->renew()) == sorted(all));
+        require_restored();
+
+        // What could not be written again at once is not forgotten.
+        site.files.erase("run");
+        site.files.add_fault({28 /* ENOSPC */, FileOp::Write, "run.json", 0, 1, FaultEffect::None});
+        CHECK(code_of([&] { lease->renew(); }) == Exit::Resource);
+        CHECK(sorted(lease->renew()) == sorted(all));
+        require_restored();
+
+        site.files.erase("run");
+        CHECK(sorted(lease->release()) == sorted(all));
+        CHECK(read_lease(site.files, site.layout)->released);
+    }
+}
+
+TEST_CASE("who starts in the emptied directory of a run has it, and the old owner is fenced") {
+    Site site;
+    FakeProcesses owner("a", 1);
+    FakeProcesses other("b", 2);
+    const auto old_lease = Lease::acquire({site.files, site.clock, owner}, site.layout);
+    site.files.erase("run");
+    // At each point of the other's start.
+    REQUIRE(claim_attempt(site.files, site.layout, 1, other.me));
+    std::string text;
+    CHECK(code_of([&] { old_lease->renew(); }, &text) == Exit::Fenced);
+    CHECK(text.find("host b, pid 2") != std::string::npos);
+    site.files.erase("run");
+    const auto lease = Lease::acquire({site.files, site.clock, other}, site.layout);
+    CHECK(code_of([&] { old_lease->renew(); }) == Exit::Fenced);
+    CHECK(old_lease->release().empty());
+    CHECK(lease->renew().empty());
+}
+
+TEST_CASE("the keeper looks before a commit, says what was removed, and tells who wants to know") {
+    Site site;
+    FakeProcesses owner("a", 1);
+    const auto lease = Lease::acquire({site.files, site.clock, owner}, site.layout);
+    CollectingLog log;
+    int told = 0;
+    LeaseKeeper keeper(*lease, site.clock, log, 0.001, [&] { ++told; });
+    keeper.confirm();
+    CHECK(told == 0);
+    site.files.erase("run");
+    keeper.confirm();
+    CHECK(told == 1);
+    REQUIRE(log.size() == 1);
+    CHECK(log.last().find("removed run/attempts/a0001, run/LEASE under this training") != std::string::npos);
+    REQUIRE(claim_attempt(site.files, site.layout, 2, FakeProcesses("b", 2).me));
+    CHECK(code_of([&] { keeper.confirm(); }) == Exit::Fenced);
+    CHECK(code_of([&] { keeper.check(); }) == Exit::Fenced);
 }

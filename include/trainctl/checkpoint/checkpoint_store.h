@@ -8,6 +8,7 @@
 #include <functional>
 #include <map>
 #include <optional>
+#include <set>
 #include <span>
 #include <string>
 #include <vector>
@@ -118,6 +119,7 @@ class CheckpointStore {
     void abandon(const std::string& directory, const std::string& reason);
     void prove_visible(const std::string& directory) const;
     void apply_retention(SaveReport& report);
+    void report_losses(const CheckpointScan& scan, SaveReport& report);
     void remember_damage(const Manifest& manifest, const std::string& problem, LoadReport& report);
     void forget_damage(const std::string& directory);
     void note(JournalEvent event, std::int64_t step, const std::string& directory, const std::string& text);
@@ -128,7 +130,8 @@ class CheckpointStore {
     Clock& clock_;
     StoreSettings settings_;
     JournalWriter* journal_;
-    Journal history_;  // with what this attempt appended
+    Journal history_;              // with what this attempt appended
+    std::set<std::string> known_;  // rank 0: directories that were complete at the last look
 };
 
 // Collective, before training: rank 0 writes a probe file, every rank looks for it. The ranks that do not see

@@ -16,15 +16,26 @@ namespace trainctl {
 std::string to_json(const StepRecord& record);
 std::string to_json(const EvaluationRecord& record);
 
-// Thread rule: one thread. A write failure is reported once to the caller by throwing; training decides what
-// to do.
+enum class Appended {
+    AsBefore,
+    Anew,  // the file had been removed, moved or cut since the last line: what was in it is gone
+};
+
+// Thread rule: one thread. Every line starts a line of the file, whatever a crash, a full disk or somebody
+// else left of the one before; a failed append throws, and the next one tries again.
 class MetricsFile {
   public:
     MetricsFile(FileSystem& files, const std::string& path);
-    void append(const std::string& json_line);
+    Appended append(const std::string& json_line);
 
   private:
-    std::unique_ptr<File> file_;
+    void open();
+
+    FileSystem& files_;
+    std::string path_;
+    std::unique_ptr<File> file_;  // null after a failure: opened again
+    std::uint64_t size_ = 0;      // of the file as we left it
+    bool torn_ = false;           // its last line has no end
 };
 
 // Steps of a metrics file with their loss, the last attempt of each step kept; malformed (torn) lines are

@@ -66,11 +66,13 @@ class JournalWriter {
     JournalWriter(FileSystem& files, Clock& clock, const RunLayout& layout, int attempt);
 
     // Durable on return. Fills attempt, sequence and time. After a failed write or sync all lines of this
-    // attempt are written again into a new segment file, at most twice per call; then Exit::Resource.
+    // attempt are written again into a new segment file, at most twice per call; then Exit::Resource. So are
+    // they when the segment was removed, moved or cut meanwhile.
     void append(JournalRecord record);
 
   private:
     void open_segment();
+    [[nodiscard]] bool segment_in_place() const;
 
     FileSystem& files_;
     Clock& clock_;
@@ -79,6 +81,7 @@ class JournalWriter {
     int segment_ = 0;  // a0007.log, then a0007-1.log after a failure, ...
     std::int64_t sequence_ = 0;
     std::string lines_;  // everything of this attempt: a few kilobytes
+    std::string path_;   // of file_
     std::unique_ptr<File> file_;
 };
 

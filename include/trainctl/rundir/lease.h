@@ -14,6 +14,7 @@
 #include <optional>
 #include <string>
 #include <thread>
+#include <vector>
 
 #include "trainctl/base/clock.h"
 #include "trainctl/base/error.h"
@@ -70,44 +71,67 @@ class Lease {
 
     [[nodiscard]] int attempt() const { return record_.attempt; }
     [[nodiscard]] const LeaseTiming& timing() const { return timing_; }
-    // Counts up. Exit::Fenced when somebody took over; Exit::Resource when it cannot be written (a full disk:
-    // the caller goes on and tries again).
-    void renew();
-    // Marks the lease as ended in good order, so that the next start need not wait. No effect when lost.
-    void release();
+    [[nodiscard]] const std::string& root() const { return layout_.root(); }
+    // From now on the small file at `path`, as it is now, is written again if somebody removes or empties it,
+    // as the claim and LEASE are.
+    void keep(const std::string& path);
+    // Counts up. Returns the files that somebody had removed and that are there again, usually none.
+    // Exit::Fenced when somebody took over; Exit::Resource when it cannot be written (a full disk: the caller
+    // goes on and tries again).
+    std::vector<std::string> renew();
+    // Marks the lease as ended in good order, so that the next start need not wait; returns what renew does.
+    // No effect when lost.
+    std::vector<std::string> release();
 
   private:
     Lease(LeaseServices services, RunLayout layout, const LeaseTiming& timing, LeaseRecord record);
+    struct KeptFile {
+        std::string directory;
+        std::string name;
+        std::string text;
+    };
     void require_ours();
-    void write();
+    void restore();
+    std::vector<std::string> write();
 
     LeaseServices services_;
     RunLayout layout_;
     LeaseTiming timing_;
     std::mutex mutex_;
     LeaseRecord record_;
+    std::optional<ProcessIdentity> claimant_;  // of our attempt: this process, or the launcher
+    std::vector<KeptFile> kept_;
+    std::vector<std::string> lost_;  // found missing since the last successful renewal
 };
+
+// What people are told when files of a run in progress were removed.
+std::string describe_lost(const std::string& root, const std::vector<std::string>& lost);
 
 // Renews a lease from a thread of its own until destroyed (which waits for the thread, not for the interval).
 class LeaseKeeper {
   public:
-    // Looks at `clock` every `poll_s` of real time.
-    LeaseKeeper(Lease& lease, Clock& clock, Log& log, double poll_s = 0.25);
+    // Looks at `clock` every `poll_s` of real time. `on_lost`: called, by any thread, after removed files
+    // were written again.
+    LeaseKeeper(Lease& lease, Clock& clock, Log& log, double poll_s = 0.25,
+                std::function<void()> on_lost = {});
     ~LeaseKeeper();
     LeaseKeeper(const LeaseKeeper&) = delete;
     LeaseKeeper& operator=(const LeaseKeeper&) = delete;
 
-    // Throws the Exit::Fenced error once the lease was lost. Any thread; called at step boundaries and before
-    // commits.
+    // Throws the Exit::Fenced error once the lease was lost. Any thread; called at step boundaries.
     void check();
+    // The same after renewing it here and now: before commits, which may not rest on a look of seconds ago.
+    void confirm();
 
   private:
     void run();
+    void renew();
 
     Lease& lease_;
     Clock& clock_;
     Log& log_;
     double poll_s_;
+    std::function<void()> on_lost_;
     double last_renewal_;  // the thread's own
     std::mutex mutex_;
     std::condition_variable wake_;
