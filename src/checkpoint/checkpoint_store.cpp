@@ -28,6 +28,8 @@ std::optional<CompleteCheckpoint> CheckpointStore::newest_complete() const {
     return std::move(scan.complete.front());
 }
 
+std::uint64_t CheckpointStore::free_bytes() const { return files_.space(settings_.root).free_bytes; }
+
 void CheckpointStore::note(JournalEvent event, std::int64_t step, const std::string& directory,
                            const std::string& text) {
     JournalRecord record;

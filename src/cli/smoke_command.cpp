@@ -3,12 +3,17 @@
 #include <unistd.h>
 
 #include <CLI/CLI.hpp>
+#include <cerrno>
 #include <cstdlib>
 #include <memory>
+#include <string>
+#include <vector>
 
 #include "cli/number_option.h"
 #include "cli/rank_main.h"
 #include "trainctl/base/error.h"
+#include "trainctl/base/io_error.h"
+#include "trainctl/checkpoint/agree.h"
 #include "trainctl/observe/step_line.h"
 #include "trainctl/rundir/layout.h"
 #include "trainctl/train/smoke.h"
@@ -22,23 +27,27 @@ struct SmokeCommandOptions {
     std::int64_t threads = 0;
 };
 
-// A directory of rank 0 that goes away with the process.
+// A directory of rank 0 below `base` that goes away with the process, and with it what `base` lacked itself.
 class TemporaryDirectory {
   public:
-    explicit TemporaryDirectory(FileSystem& files) : files_(files) {
-        const char* base = std::getenv("TMPDIR");  // NOLINT(concurrency-mt-unsafe): nobody sets it
-        path_ = join_path(base == nullptr ? "/tmp" : base, "trainctl-smoke-XXXXXX");
-        if (mkdtemp(path_.data()) == nullptr) {
-            fail(Exit::Resource,
-                 fmt::format("cannot make a directory like {}: set TMPDIR or give --directory", path_));
+    TemporaryDirectory(FileSystem& files, const std::string& base)
+        : files_(files), path_(join_path(base, "trainctl-smoke-XXXXXX")) {
+        for (std::string part = base; !files.status(part); part = parent_path(part)) made_.push_back(part);
+        try {
+            files.make_directories(base);
+            if (mkdtemp(path_.data()) == nullptr) fail_io("create directory", path_, errno, IoSide::Writing);
+        } catch (const Error& error) {
+            remove_made();
+            fail(error.code(), fmt::format("{}; --directory takes another place", error.what()));
         }
     }
     ~TemporaryDirectory() {
         try {
             remove_tree(path_);
         } catch (const Error&) {
-            // Left behind in the temporary directory: nothing depends on it.
+            // Left behind: nothing depends on it.
         }
+        remove_made();
     }
     TemporaryDirectory(const TemporaryDirectory&) = delete;
     TemporaryDirectory& operator=(const TemporaryDirectory&) = delete;
@@ -57,22 +66,39 @@ class TemporaryDirectory {
         }
         files_.remove_directory(directory);
     }
+    void remove_made() {
+        try {
+            for (const std::string& part : made_) files_.remove_directory(part);
+        } catch (const Error&) {
+            // Somebody else uses it meanwhile.
+        }
+    }
 
     FileSystem& files_;
+    std::vector<std::string> made_;  // innermost first
     std::string path_;
 };
+
+std::string default_base() {
+    const char* base = std::getenv("TMPDIR");  // NOLINT(concurrency-mt-unsafe): nobody sets it
+    return base == nullptr ? "/tmp" : base;
+}
 
 Exit smoke(RankContext& context, const SmokeCommandOptions& options) {
     const bool speaks = context.world.rank() == 0;
     std::unique_ptr<TemporaryDirectory> temporary;
-    std::string directory = options.directory;
-    if (directory.empty() && speaks) {
-        temporary = std::make_unique<TemporaryDirectory>(context.invocation.files);
-        directory = temporary->path();
-    }
+    const std::string directory = agree(
+        context.world.control(),
+        [&] {
+            if (!speaks) return std::string();
+            temporary = std::make_unique<TemporaryDirectory>(
+                context.invocation.files, options.directory.empty() ? default_base() : options.directory);
+            return temporary->path();
+        },
+        [](const std::vector<std::string>& paths) { return paths.front(); });
     SmokeOptions smoke_options;
     smoke_options.seed = options.seed;
-    smoke_options.directory = context.world.control().broadcast(directory);
+    smoke_options.directory = directory;
     StepLine line(choose_progress_style(), 10, 10.0);
     smoke_options.stop = &context.stop;
     smoke_options.progress = [&line](const StepRecord& record) { line.show(record); };
@@ -98,7 +124,7 @@ void add_smoke_command(CLI::App& app, Invocation& invocation) {
     command->add_option("--seed", options->seed, "of the language and the weights")->capture_default_str();
     command->add_option(
         "--directory", options->directory,
-        "where the checkpoint check writes; must be shared by all hosts. Default: a temporary one");
+        "where the checkpoint check writes, for its time; must be shared by all hosts. Default: $TMPDIR or /tmp");
     command->add_option("--threads", options->threads, "per rank; 0: the rank's share of the cores")
         ->check(at_least(0));
     add_json_flag(*command, invocation);

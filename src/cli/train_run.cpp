@@ -203,8 +203,14 @@ Exit train_run(RankContext& context, const JobSpec& job, const TrainOptions& opt
         job, resumed.progress);
     const Exit exit = trainer.run(context.stop);
     if (first_rank) {
-        context.log.info(exit == Exit::Ok ? fmt::format("finished at step {}", trainer.progress().step)
-                                          : farewell(trainer.progress(), resumed.progress, job));
+        const Progress& now = trainer.progress();
+        context.log.info(exit == Exit::Ok ? fmt::format("finished at step {}, {} updates applied", now.step,
+                                                         now.applied_updates)
+                                          : farewell(now, resumed.progress, job));
+        if (now.skipped > 0) {
+            context.log.warn(fmt::format("{} of {} steps applied an update, {} were skipped", now.applied_updates,
+                                         now.step, now.skipped));
+        }
     }
     return exit;
 }

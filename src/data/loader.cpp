@@ -113,6 +113,15 @@ std::optional<Batch> Loader::batch_unless(const std::function<bool()>& stop, std
     return Batch{layout.first_sample(step, micro), rows};
 }
 
+bool Loader::await_step(const std::function<bool()>& stop, std::int64_t step) {
+    if (!impl_->queue) return true;
+    const std::int64_t micros = impl_->layout.micro_batches();
+    const double begin = impl_->clock.monotonic_s();
+    const bool there = impl_->queue->await(step * micros, static_cast<std::size_t>(micros), stop);
+    impl_->waited += impl_->clock.monotonic_s() - begin;
+    return there;
+}
+
 std::optional<std::int64_t> Loader::batches() const {
     const std::optional<std::int64_t> samples = impl_->stream.samples();
     if (!samples) return std::nullopt;

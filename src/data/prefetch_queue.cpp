@@ -22,8 +22,7 @@ PrefetchQueue::~PrefetchQueue() {
     if (thread_.joinable()) thread_.join();
 }
 
-const Slot* PrefetchQueue::take(std::int64_t item, const std::function<bool()>& stop) {
-    std::unique_lock lock(mutex_);
+void PrefetchQueue::seek(std::int64_t item) {
     if (item != head_item_) {
         ++seeks_;
         head_item_ = item;
@@ -32,21 +31,37 @@ const Slot* PrefetchQueue::take(std::int64_t item, const std::function<bool()>& 
         changed_.notify_all();
     }
     if (!thread_.joinable()) thread_ = std::thread(&PrefetchQueue::run, this);
-    while (ready_ == 0) {
-        if (stop && stop()) return nullptr;
+}
+
+// Seeking to the same item tries again: a network file system may have recovered.
+void PrefetchQueue::rethrow(Slot& slot) {
+    const std::exception_ptr error = std::exchange(slot.error, nullptr);
+    ++seeks_;
+    ready_ = 0;
+    resting_ = true;
+    head_item_ = -1;  // no item: whatever comes next is a seek
+    std::rethrow_exception(error);
+}
+
+const Slot* PrefetchQueue::take(std::int64_t item, const std::function<bool()>& stop) {
+    if (!await(item, 1, stop)) return nullptr;
+    return &ring_[head_];
+}
+
+bool PrefetchQueue::await(std::int64_t item, std::size_t count, const std::function<bool()>& stop) {
+    std::unique_lock lock(mutex_);
+    seek(item);
+    for (std::size_t good = 0; good < count;) {
+        if (good < ready_) {
+            Slot& slot = ring_[(head_ + good) % ring_.size()];
+            if (slot.error) rethrow(slot);
+            ++good;
+            continue;
+        }
+        if (stop && stop()) return false;
         changed_.wait_for(lock, poll_interval);
     }
-    Slot& slot = ring_[head_];
-    if (slot.error) {
-        // Seeking to the same item tries again: a network file system may have recovered.
-        const std::exception_ptr error = std::exchange(slot.error, nullptr);
-        ++seeks_;
-        ready_ = 0;
-        resting_ = true;
-        head_item_ = -1;  // no item: whatever comes next is a seek
-        std::rethrow_exception(error);
-    }
-    return &slot;
+    return true;
 }
 
 void PrefetchQueue::release() {

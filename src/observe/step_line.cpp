@@ -58,10 +58,10 @@ std::string plain_step_line(const StepRecord& record, double eta_s) {
     std::string line = fmt::format(
         "{} step={} total={} loss={:.6f} lr={:.4e} gnorm={:.4f} clip={:.4f} tok_s={:.1f} mfu={} "
         "comm={:.4f} "
-        "mem_bytes={} skipped={} applied={}",
+        "mem_bytes={} skipped={} applied={} updates={}",
         utc_timestamp(record.unix_s), record.step, record.total, record.loss, record.lr, record.grad_norm,
         record.clip, record.tokens_per_s, mfu ? fmt::format("{:.4f}", *mfu) : "n/a", exposed_share(record),
-        record.device_bytes, record.skipped, record.applied ? 1 : 0);
+        record.device_bytes, record.skipped, record.applied ? 1 : 0, record.applied_updates);
     if (record.loss_scale) line += fmt::format(" loss_scale={}", *record.loss_scale);
     if (eta_s >= 0.0) line += fmt::format(" eta_s={:.0f}", eta_s);
     return line;

@@ -3,6 +3,8 @@
 #include <fmt/format.h>
 
 #include "trainctl/base/text.h"
+#include "trainctl/checkpoint/space.h"
+#include "trainctl/config/model_math.h"
 
 namespace trainctl {
 
@@ -42,6 +44,26 @@ void RunCheckpoints::save(const Progress& progress, SaveReason /*reason*/) {
     for (const std::string& removed : report.removed)
         log_.info(fmt::format("checkpoint {} removed by retention", removed));
     for (const std::string& warning : report.warnings) log_.warn(warning);
+}
+
+std::string RunCheckpoints::newest() {
+    const auto found = store_.newest_complete();
+    if (!found) return fmt::format("There is no complete checkpoint in {}", store_.root());
+    return fmt::format("The newest complete checkpoint is that of step {} ({}): --resume auto goes on from there",
+                       found->name.step, found->path);
+}
+
+std::string RunCheckpoints::lack_of_room() {
+    try {
+        const std::uint64_t need =
+            predicted_bytes(parameter_count(training_.job().model), rank_.world.size());
+        const std::uint64_t free = store_.free_bytes();
+        if (free >= need) return {};
+        return fmt::format("A checkpoint takes {} bytes, {} are free in {}: free {} bytes more", need, free,
+                           store_.root(), need - free);
+    } catch (const Error& error) {
+        return error.what();
+    }
 }
 
 RunCheckpoints::Resumed RunCheckpoints::resume(const ResumeRequest& request, RunState state,

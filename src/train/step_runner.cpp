@@ -65,6 +65,7 @@ std::optional<Batch> StepRunner::load(Loader& loader, BatchSlots::Slot& slot, st
 bool StepRunner::fetch(Loader& loader, const Progress& progress, const std::function<bool()>& stop) {
     if (fetched_ && fetched_->step == progress.step) return true;
     const double waited_before = loader.waited_s();
+    if (!loader.await_step(stop, progress.step)) return false;
     BatchSlots::Slot& slot = slots_.next();
     const std::optional<Batch> batch = load(loader, slot, progress.step, 0, stop);
     if (!batch) return false;
@@ -137,7 +138,7 @@ StepResult StepRunner::step(Loader& loader, const Progress& progress) {
 }
 
 std::optional<EvaluationResult> StepRunner::evaluate(Loader& loader, std::int64_t batches,
-                                                     const std::function<bool()>& stop) {
+                                                     const std::function<bool(std::int64_t)>& stop) {
     const std::int64_t available = loader.batches().value_or(0);
     const std::int64_t count = batches > 0 ? std::min(batches, available) : available;
     const TensorView scalars = scalars_.view(Shape{step_scalars}, DType::F64);
@@ -146,7 +147,7 @@ std::optional<EvaluationResult> StepRunner::evaluate(Loader& loader, std::int64_
     Runtime runtime{parts_.ops, parts_.arena, parts_.compute, parts_.state.params(), parts_.state.grads()};
     std::int64_t tokens = 0;
     for (std::int64_t batch = 0; batch < count; ++batch) {
-        if (stop()) return std::nullopt;
+        if (stop(batch)) return std::nullopt;
         const auto load_micro = [&](int micro) {
             BatchSlots::Slot& slot = slots_.next();
             const Batch rows = *load(loader, slot, batch, micro, [] { return false; });

@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "trainctl/base/text.h"
+#include "trainctl/checkpoint/agree.h"
 
 namespace trainctl {
 namespace {
@@ -16,6 +17,16 @@ constexpr double retry_s = 60.0;
 
 double interval_s(const CheckpointSpec& checkpoint) {
     return checkpoint.interval_s > 0.0 ? checkpoint.interval_s : auto_interval_s;
+}
+
+// What this rank alone met; the others hear of it in an agreement.
+std::optional<Error> problem_of(const std::function<void()>& work) {
+    try {
+        work();
+    } catch (const Error& error) {
+        return error;
+    }
+    return std::nullopt;
 }
 
 }  // namespace
@@ -37,11 +48,46 @@ bool Trainer::interval_passed() {
     return now >= retry_at_s_ && now - saved_at_s_ >= interval_s(job_.checkpoint);
 }
 
-Trainer::Decisions Trainer::agree(StopFlag& stop) {
-    std::array<std::int64_t, 2> flags{stop.stop_requested() ? 1 : 0,
-                                      stop.take_save_request() || interval_passed() ? 1 : 0};
+Trainer::Decisions Trainer::agree(StopFlag& stop, const std::optional<Error>& problem) {
+    std::array<std::int64_t, 3> flags{stop.stop_requested() ? 1 : 0,
+                                      stop.take_save_request() || interval_passed() ? 1 : 0, problem ? 1 : 0};
     parts_.control.all_reduce(flags, Reduce::Max);
+    if (flags[2] != 0) end_without_data(problem);
     return {flags[0] != 0, flags[1] != 0};
+}
+
+std::string Trainer::how_to_go_on() {
+    if (parts_.checkpoints == nullptr) return {};
+    const bool speaks = parts_.control.rank() == 0;
+    return parts_.control.broadcast(speaks ? parts_.checkpoints->newest() : std::string());
+}
+
+void Trainer::end_without_data(const std::optional<Error>& problem) {
+    std::string kept;
+    try {
+        if (parts_.checkpoints != nullptr && saved_step_ != progress_.step) save(SaveReason::Stop);
+        kept = fmt::format("The last finished step is {}. {}", progress_.step, how_to_go_on());
+    } catch (const Error& error) {
+        if (error.code() != Exit::Resource) throw;
+        kept = fmt::format("The last finished step, {}, could not be saved: {}", progress_.step, error.what());
+    }
+    try {
+        trainctl::agree(
+            parts_.control,
+            [&] {
+                if (problem) throw Error(*problem);
+                return std::string();
+            },
+            [](const std::vector<std::string>&) { return std::string(); });
+    } catch (const Error& error) {
+        if (error.code() == Exit::Peer) throw;
+        throw Error(error.code(),
+                    fmt::format("{}. Training cannot go on without these data: bring back the file as it was "
+                                "when the run began. {}",
+                                error.what(), kept),
+                    error.where(), Scope::Shared);
+    }
+    fail(Exit::Internal, "a rank could not read its data and does not say why");
 }
 
 Exit Trainer::run(StopFlag& stop) {
@@ -49,8 +95,10 @@ Exit Trainer::run(StopFlag& stop) {
         if (parts_.check) parts_.check();
         // A rank that is asked to stop gives up waiting for data; the others learn of it in agree(), before
         // the step.
-        parts_.runner.fetch(parts_.train_data, progress_, [&stop] { return stop.stop_requested(); });
-        const Decisions decisions = agree(stop);
+        const std::optional<Error> problem = problem_of([&] {
+            parts_.runner.fetch(parts_.train_data, progress_, [&stop] { return stop.stop_requested(); });
+        });
+        const Decisions decisions = agree(stop, problem);
         if (decisions.stop) return stop_with_checkpoint();
         if (decisions.save) save(SaveReason::Request);
         step();
@@ -60,6 +108,7 @@ Exit Trainer::run(StopFlag& stop) {
             save(SaveReason::Interval);
     }
     if (parts_.checkpoints != nullptr && saved_step_ != progress_.step) save(SaveReason::End);
+    judge_updates();
     return Exit::Ok;
 }
 
@@ -93,6 +142,7 @@ void Trainer::close(const StepResult& result, const std::optional<LossScale>& us
     record.applied = result.outcome == StepOutcome::Applied;
     if (used) record.loss_scale = used->scale;
     record.skipped = progress_.skipped;
+    record.applied_updates = progress_.applied_updates;
     record.samples = progress_.samples;
     record.tokens = progress_.tokens;
     record.step_s = result.seconds;
@@ -149,16 +199,36 @@ void Trainer::judge_nonfinite(const StepResult& result) {
                      progress_.recent_skips.size(), policy.nonfinite_max_per_1000, progress_.step));
 }
 
+void Trainer::judge_updates() const {
+    if (progress_.step == 0 || progress_.applied_updates > 0) return;
+    const std::string cure =
+        progress_.loss_scale
+            ? fmt::format("Every gradient overflowed fp16 or was not finite; the loss scale has come down to {}. "
+                          "Lower precision.loss_scale.initial, raise job.steps so that it can fall further, or "
+                          "use precision.compute = \"bf16\", which needs none.",
+                          progress_.loss_scale->scale)
+            : std::string("No gradient was finite. Lower optimizer.lr, or look at the data with `trainctl data "
+                          "inspect --job JOB --step 1`.");
+    fail(Exit::Diverged, fmt::format("0 of {} steps applied an update: the weights are the initial ones. {}",
+                                     progress_.step, cure));
+}
+
 bool Trainer::evaluate_if_due(StopFlag& stop) {
     const std::int64_t interval = job_.training.eval_interval;
     if (parts_.validation_data == nullptr || interval <= 0) return false;
     if (progress_.step % interval != 0 && progress_.step != job_.steps) return false;
     const double began = parts_.clock.monotonic_s();
-    const auto result = parts_.runner.evaluate(*parts_.validation_data, job_.training.eval_batches, [&] {
-        std::array<std::int64_t, 1> flag{stop.stop_requested() ? 1 : 0};
-        parts_.control.all_reduce(flag, Reduce::Max);
-        return flag[0] != 0;
-    });
+    const auto asked = [&](std::int64_t batch) {
+        const std::optional<Error> problem = problem_of([&] {
+            parts_.validation_data->await_step([&stop] { return stop.stop_requested(); }, batch);
+        });
+        std::array<std::int64_t, 2> flags{stop.stop_requested() ? 1 : 0, problem ? 1 : 0};
+        parts_.control.all_reduce(flags, Reduce::Max);
+        if (flags[1] != 0) end_without_data(problem);
+        return flags[0] != 0;
+    };
+    const auto result =
+        parts_.runner.evaluate(*parts_.validation_data, job_.training.eval_batches, asked);
     if (!result) return true;
     EvaluationRecord record;
     record.attempt = parts_.attempt;
@@ -172,31 +242,48 @@ bool Trainer::evaluate_if_due(StopFlag& stop) {
     return false;
 }
 
+// Whether training goes on without this save. A full disk is an alarm, not the end, as long as the last durable
+// checkpoint is young enough. What happens here is the same on all ranks: the store reports one agreed
+// outcome, and only rank 0's age is broadcast.
+bool Trainer::may_fail(const Error& error, SaveReason reason) {
+    if (reason != SaveReason::Interval && reason != SaveReason::Request) return false;
+    const double max_age =
+        job_.checkpoint.max_age_s > 0.0 ? job_.checkpoint.max_age_s : 3.0 * interval_s(job_.checkpoint);
+    std::array<std::int64_t, 1> too_old{
+        parts_.control.rank() == 0 && parts_.clock.monotonic_s() - saved_at_s_ > max_age ? 1 : 0};
+    parts_.control.all_reduce(too_old, Reduce::Max);
+    if (too_old[0] != 0) return false;
+    retry_at_s_ = parts_.clock.monotonic_s() + std::min(retry_s, interval_s(job_.checkpoint));
+    if (parts_.control.rank() == 0) {
+        parts_.log.error(
+            fmt::format("checkpoint at step {} failed, training goes on until the newest one is {} old: {}",
+                        progress_.step, format_duration(max_age), error.what()));
+    }
+    return true;
+}
+
 void Trainer::save(SaveReason reason) {
     if (parts_.checkpoints == nullptr) return;
     const double began = parts_.clock.monotonic_s();
-    try {
-        parts_.checkpoints->save(progress_, reason);
-        saved_step_ = progress_.step;
-        saved_at_s_ = parts_.clock.monotonic_s();
-    } catch (const Error& error) {
-        // A full disk is an alarm, not the end, as long as the last durable checkpoint is young enough. What
-        // happens here is the same on all ranks: the store reports one agreed outcome, and only rank 0's age
-        // is broadcast.
-        const bool may_go_on = error.code() == Exit::Resource &&
-                               (reason == SaveReason::Interval || reason == SaveReason::Request);
-        if (!may_go_on) throw;
-        const double max_age =
-            job_.checkpoint.max_age_s > 0.0 ? job_.checkpoint.max_age_s : 3.0 * interval_s(job_.checkpoint);
-        std::array<std::int64_t, 1> too_old{
-            parts_.control.rank() == 0 && parts_.clock.monotonic_s() - saved_at_s_ > max_age ? 1 : 0};
-        parts_.control.all_reduce(too_old, Reduce::Max);
-        if (too_old[0] != 0) throw;
-        retry_at_s_ = parts_.clock.monotonic_s() + std::min(retry_s, interval_s(job_.checkpoint));
-        if (parts_.control.rank() == 0) {
-            parts_.log.error(fmt::format(
-                "checkpoint at step {} failed, training goes on until the newest one is {} old: {}",
-                progress_.step, format_duration(max_age), error.what()));
+    // Nothing comes after the last save: what hindered it may have passed (somebody cleaning up there).
+    const bool last = reason == SaveReason::Stop || reason == SaveReason::End;
+    for (int tries = last ? 2 : 1; tries > 0; --tries) {
+        try {
+            parts_.checkpoints->save(progress_, reason);
+            saved_step_ = progress_.step;
+            saved_at_s_ = parts_.clock.monotonic_s();
+            break;
+        } catch (const Error& error) {
+            if (error.code() != Exit::Resource) throw;
+            if (tries > 1) continue;
+            if (may_fail(error, reason)) break;
+            const bool speaks = parts_.control.rank() == 0;
+            const std::string room =
+                parts_.control.broadcast(speaks ? parts_.checkpoints->lack_of_room() : std::string());
+            throw Error(error.code(),
+                        fmt::format("step {} was not saved: {}. {}{}{}", progress_.step, error.what(), room,
+                                    room.empty() ? "" : ". ", how_to_go_on()),
+                        error.where(), Scope::Shared);
         }
     }
     checkpoint_s_ += parts_.clock.monotonic_s() - began;

@@ -213,6 +213,24 @@ TEST_CASE("an error of the thread is thrown for its own batch, and can be passed
     REQUIRE(memory.token_ids[0] == 600);
 }
 
+TEST_CASE("an error anywhere in a step is thrown before its first micro-batch is taken", "[threads]") {
+    GatedStream stream;
+    stream.bad_sample_ = 7;  // the last micro-batch of step 0
+    stream.failures_ = 1;
+    SystemClock clock;
+    Loader loader(stream, {8, 2, 1, 0}, {1}, clock);
+    BatchMemory memory(2, length);
+    REQUIRE(contains(thrown_by([&] { loader.await_step({}, 0); }).text, "sample 7 is bad"));
+    REQUIRE(loader.await_step({}, 0));  // a passing fault
+    for (const std::int64_t micro : {0, 1, 2, 3}) {
+        REQUIRE(loader.batch(0, micro, memory.tokens(), memory.targets()).first_sample == 2 * micro);
+        REQUIRE(memory.token_ids[0] == 200 * micro);
+    }
+    stream.bad_sample_ = 16;  // of step 2: no matter for step 1
+    stream.failures_ = 1;
+    REQUIRE(loader.await_step({}, 1));
+}
+
 TEST_CASE("waiting for data ends when asked to stop, and the loader ends in the middle of anything",
           "[threads]") {
     GatedStream stream;

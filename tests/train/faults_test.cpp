@@ -8,6 +8,7 @@
 #include <thread>
 
 #include "support/catch.h"
+#include "support/memory_file_system.h"
 #include "support/temporary_directory.h"
 #include "train/check_outcomes.h"
 #include "train/finite_stream.h"
@@ -290,4 +291,126 @@ TEST_CASE("a thousand steps neither grow the heap nor allocate device memory") {
     REQUIRE(before > 0);
     INFO("heap " << before << " -> " << after);
     CHECK(after < before + 16 * 1024);
+}
+
+namespace {
+
+// Cannot be read from some sample on, as a file that was cut.
+struct CutStream final : SampleStream {
+    CutStream(const SampleStream& stream, std::int64_t first_bad) : stream_(stream), first_bad_(first_bad) {}
+    [[nodiscard]] std::int64_t sequence_length() const override { return stream_.sequence_length(); }
+    [[nodiscard]] std::optional<std::int64_t> samples() const override { return stream_.samples(); }
+    void read(std::int64_t sample, std::span<std::int32_t> window) const override {
+        if (sample >= first_bad_) fail(Exit::BadInput, "the file was cut");
+        stream_.read(sample, window);
+    }
+    const SampleStream& stream_;
+    std::int64_t first_bad_;
+};
+
+}  // namespace
+
+TEST_CASE("data that cannot be read any more end a run after its last finished step was saved") {
+    const SyntheticLanguage language(97, 42);
+    const SyntheticStream all(language, 16);
+    for (const int ranks : {1, 2}) {
+        // Sample 5 x 8 + 5: not the first micro-batch of its step, and with two ranks only the second one's.
+        for (const std::int64_t bad : {40, 45}) {
+            for (const bool room : {true, false}) {
+                INFO(ranks << " ranks, sample " << bad << ", room " << room);
+                MemoryFileSystem files;
+                const CutStream cut(all, bad);
+                TrainSetup setup;
+                setup.job = tiny_job(Architecture::Llama);
+                setup.job.steps = 12;
+                setup.job.checkpoint.interval_steps = 3;
+                setup.ranks = ranks;
+                setup.files = &files;
+                setup.root = "checkpoints";
+                setup.data = &all;
+                const TrainOutcome straight = train(setup);
+                files.erase("checkpoints");
+                setup.data = &cut;
+                setup.at_boundary = [&](int rank, StopFlag& /*stop*/, std::int64_t step) {
+                    if (rank == 0 && step == 5 && !room) files.set_capacity(1000);
+                };
+                try {
+                    train(setup);
+                    FAIL("went on");
+                } catch (const Error& error) {
+                    CHECK(error.code() == Exit::BadInput);
+                    CHECK(error.scope() == Scope::Shared);
+                    using Catch::Matchers::Contains;
+                    CHECK_THAT(error.what(), Contains("the file was cut") && Contains("--resume auto") &&
+                                                 Contains(room ? "that of step 5" : "that of step 3"));
+                    if (!room) CHECK_THAT(error.what(), Contains("bytes more"));
+                }
+                files.set_capacity(UINT64_MAX);
+                setup.at_boundary = nullptr;
+                setup.data = &all;
+                setup.resume = ResumeMode::Auto;
+                CHECK(train(setup).state == straight.state);
+            }
+        }
+    }
+}
+
+TEST_CASE("validation data that cannot be read end a run in the same way") {
+    const SyntheticLanguage language(97, 42);
+    const SyntheticStream all(language, 16);
+    const FiniteStream validation(all, 64);
+    const CutStream cut(validation, 21);
+    MemoryFileSystem files;
+    TrainSetup setup;
+    setup.job = tiny_job(Architecture::Llama);
+    setup.job.training.eval_interval = 4;
+    setup.ranks = 2;
+    setup.files = &files;
+    setup.root = "checkpoints";
+    setup.validation = &cut;
+    try {
+        train(setup);
+        FAIL("went on");
+    } catch (const Error& error) {
+        CHECK(error.code() == Exit::BadInput);
+        CHECK_THAT(error.what(), Catch::Matchers::Contains("that of step 4"));
+    }
+}
+
+TEST_CASE("a last save that fails says what is there, how much room it lacks, and how to go on") {
+    for (const bool earlier : {false, true}) {
+        MemoryFileSystem files;
+        TrainSetup setup;
+        setup.job = tiny_job(Architecture::Llama);
+        setup.job.steps = 6;
+        if (earlier) setup.job.checkpoint.interval_steps = 4;
+        setup.ranks = 2;
+        setup.files = &files;
+        setup.root = "checkpoints";
+        setup.at_boundary = [&](int rank, StopFlag& /*stop*/, std::int64_t step) {
+            if (rank == 0 && step == 5) files.set_capacity(1000);
+        };
+        try {
+            train(setup);
+            FAIL("went on");
+        } catch (const Error& error) {
+            using Catch::Matchers::Contains;
+            CHECK(error.code() == Exit::Resource);
+            CHECK_THAT(error.what(),
+                       Contains("step 6 was not saved") && Contains("bytes more") &&
+                           Contains(earlier ? "that of step 4" : "no complete checkpoint in checkpoints"));
+        }
+    }
+}
+
+TEST_CASE("what hinders the last save for a moment does not cost the run") {
+    MemoryFileSystem files;
+    TrainSetup setup;
+    setup.job = tiny_job(Architecture::Llama);
+    setup.job.steps = 3;
+    setup.files = &files;
+    setup.root = "checkpoints";
+    files.add_fault({2 /* ENOENT */, FileOp::Create, "MANIFEST", 0, 3, FaultEffect::None});
+    CHECK(train(setup).exit == Exit::Ok);
+    CHECK(files.list(setup.root).size() == 1);
 }

@@ -245,3 +245,31 @@ TEST_CASE("a checkpoint without a loss scale is no beginning for fp16, by name")
         CHECK_THAT(error.what(), Catch::Matchers::Contains("loss_scale"));
     }
 }
+
+TEST_CASE("a run in which no update was applied is divergence, and saved all the same") {
+    MemoryFileSystem files;
+    TrainSetup setup;
+    setup.job = fp16_job(Architecture::Llama);
+    setup.job.precision.loss_scale = {0x1.0p+40, 1000, 1, 1.0};
+    setup.job.steps = 5;
+    setup.ranks = 2;
+    setup.files = &files;
+    setup.root = "checkpoints";
+    for (const auto resume : {std::optional<ResumeMode>{}, std::optional(ResumeMode::Auto)}) {
+        setup.resume = resume;
+        try {
+            train(setup);
+            FAIL("went on");
+        } catch (const Error& error) {
+            CHECK(error.code() == Exit::Diverged);
+            CHECK_THAT(error.what(), Catch::Matchers::Contains("0 of 5 steps applied an update") &&
+                                         Catch::Matchers::Contains("precision.loss_scale.initial"));
+        }
+        CHECK(files.list(setup.root).size() == 1);
+    }
+    // With more steps the scale falls far enough.
+    setup.job.steps = 40;
+    const TrainOutcome outcome = train(setup);
+    CHECK(outcome.exit == Exit::Ok);
+    CHECK(outcome.progress.applied_updates > 0);
+}

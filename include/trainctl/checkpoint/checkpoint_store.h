@@ -105,6 +105,9 @@ class CheckpointStore {
 
     // This process's view: COMMIT, MANIFEST and sizes are right. nullopt: none.
     [[nodiscard]] std::optional<CompleteCheckpoint> newest_complete() const;
+    // Bytes that this user may still write there.
+    [[nodiscard]] std::uint64_t free_bytes() const;
+    [[nodiscard]] const std::string& root() const { return settings_.root; }
     // Rank 0: training went on well after `directory` was saved; retention keeps the newest such.
     void mark_healthy(const std::string& directory);
     // Rank 0, under the lease, no save in progress: removes what interrupted saves and deletions of this run

@@ -62,6 +62,11 @@ class Loader {
     std::optional<Batch> batch_unless(const std::function<bool()>& stop, std::int64_t step,
                                       std::int64_t micro, TensorView tokens, TensorView targets);
 
+    // Waits until all of this rank's micro-batches of `step` are read ahead: what cannot be read is thrown here,
+    // before a step that all ranks must finish. false: `stop`, asked as above, said so first. Without a
+    // thread nothing is read ahead, and the answer is true.
+    bool await_step(const std::function<bool()>& stop, std::int64_t step);
+
     // Global batches of a finite stream, the last one possibly short; nullopt: endless.
     [[nodiscard]] std::optional<std::int64_t> batches() const;
     [[nodiscard]] const BatchLayout& layout() const;

@@ -28,6 +28,7 @@ struct StepRecord {
     std::optional<double> loss_scale;  // fp16 only: what this step's gradient was multiplied by
     bool applied = true;               // false: non-finite, the update was skipped
     std::int64_t skipped = 0;          // in the whole run so far
+    std::int64_t applied_updates = 0;  // in the whole run so far
     std::int64_t samples = 0;          // consumed so far
     std::int64_t tokens = 0;           // consumed so far
     double step_s = 0.0;               // wall time of the step, without evaluation and checkpoint

@@ -29,6 +29,8 @@ class RunCheckpoints final : public CheckpointWriter {
 
     // Exit::Resource if it failed for want of space; the previous checkpoint is still current then.
     void save(const Progress& progress, SaveReason reason) override;
+    std::string newest() override;
+    std::string lack_of_room() override;
 
     // Fills the training's state from what `request` decides and returns where it stands; StartFresh: nothing
     // was touched (the caller initialises). Rank 0 logs what was decided, and asks `accept` first

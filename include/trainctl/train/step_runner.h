@@ -57,9 +57,9 @@ class StepRunner {
     // `held`: micro-batches that the executor uses at once.
     StepRunner(const StepParts& parts, const JobSpec& job, const BatchLayout& layout, int held);
 
-    // Waits for the first micro-batch of step progress.step. false: `stop` said so first (the wait asks it
-    // often). Only this rank's affair: call it before the ranks agree to take the step, since a step once
-    // begun must be finished by all.
+    // Waits for the data of step progress.step. false: `stop` said so first (the wait asks it often). Throws
+    // what cannot be read. Only this rank's affair: call it before the ranks agree to take the step, since a
+    // step once begun must be finished by all.
     bool fetch(Loader& loader, const Progress& progress, const std::function<bool()>& stop);
 
     // Step number progress.step (0-based), after fetch() returned true for it on every rank. Does not change
@@ -67,10 +67,10 @@ class StepRunner {
     StepResult step(Loader& loader, const Progress& progress);
 
     // Mean loss over the first `batches` global batches of a finite stream (0: all). The same on every rank.
-    // nullopt if `stop` said so, which must be agreed over the ranks: it is asked between global batches, the
+    // nullopt if `stop` said so, which must be agreed over the ranks: it is asked before each global batch, the
     // same number of times everywhere.
     std::optional<EvaluationResult> evaluate(Loader& loader, std::int64_t batches,
-                                             const std::function<bool()>& stop);
+                                             const std::function<bool(std::int64_t batch)>& stop);
 
   private:
     // Fills the slot's staging; nullopt: `stop` said so.

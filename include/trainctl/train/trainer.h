@@ -5,7 +5,9 @@
 #include <functional>
 #include <memory>
 #include <optional>
+#include <string>
 
+#include "trainctl/base/error.h"
 #include "trainctl/base/log.h"
 #include "trainctl/comm/host_channel.h"
 #include "trainctl/observe/step_record.h"
@@ -23,6 +25,10 @@ class CheckpointWriter {
     virtual ~CheckpointWriter() = default;
     // Exit::Resource (disk full, read-only) leaves the previous checkpoint current; anything else is fatal.
     virtual void save(const Progress& progress, SaveReason reason) = 0;
+    // Rank 0, for people: which checkpoint a resume would start from.
+    virtual std::string newest() = 0;
+    // Rank 0, for people: what it takes that a save finds room; empty if there is enough.
+    virtual std::string lack_of_room() = 0;
 };
 
 // Told about closed steps and evaluations. Every rank has one; only rank 0's does anything visible.
@@ -55,7 +61,8 @@ class Trainer {
     Trainer(const TrainerParts& parts, const JobSpec& job, const Progress& start);
 
     // Until job.steps (Exit::Ok), a stop request on any rank (Exit::Interrupted, after saving), or a failure
-    // (thrown: Exit::Diverged after too many non-finite steps).
+    // (thrown: Exit::Diverged after too many non-finite steps, or if no update was applied in the whole run;
+    // Exit::BadInput, after saving, if data cannot be read).
     Exit run(StopFlag& stop);
 
     // One step, taken by all ranks; what run() does between its decisions.
@@ -67,14 +74,18 @@ class Trainer {
         bool stop = false;
         bool save = false;
     };
-    Decisions agree(StopFlag& stop);
+    Decisions agree(StopFlag& stop, const std::optional<Error>& problem);
+    [[noreturn]] void end_without_data(const std::optional<Error>& problem);
+    std::string how_to_go_on();
     bool interval_passed();
     // `used`: the loss scale of the closed step.
     void close(const StepResult& result, const std::optional<LossScale>& used);
     void report_loss_scale(const StepResult& result, const std::optional<LossScale>& used);
     void judge_nonfinite(const StepResult& result);
+    void judge_updates() const;
     bool evaluate_if_due(StopFlag& stop);
     void save(SaveReason reason);
+    bool may_fail(const Error& error, SaveReason reason);
     Exit stop_with_checkpoint();
 
     TrainerParts parts_;
