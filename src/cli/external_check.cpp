@@ -11,7 +11,10 @@
 #include "trainctl/config/batch.h"
 #include "trainctl/data/preflight.h"
 #include "trainctl/device/affinity.h"
+#include "trainctl/ops/backends.h"
 #include "trainctl/rundir/layout.h"
+#include "trainctl/train/memory_need.h"
+#include "trainctl/train/training.h"
 
 namespace trainctl {
 namespace {
@@ -138,8 +141,51 @@ void check_disk(FileSystem& files, const LoadedJob& loaded, std::optional<std::i
     }
 }
 
+// The ranks that were named, or the fewest that the job runs on.
+std::int64_t ranks_of(const JobSpec& job, std::optional<std::int64_t> named) {
+    return named.value_or(std::max<std::int64_t>(1, job.parallel.data_parallel_size) *
+                          job.parallel.tensor_parallel_size * job.parallel.pipeline_parallel_size);
+}
+
 std::int64_t processors_here() {
     return static_cast<std::int64_t>(affinity_facts(local_place(), 0).allowed.size());
+}
+
+// One rank of each pipeline stage, the largest; Exit::Resource if it is beyond what can be planned.
+MemoryNeed largest_need(const JobSpec& job, std::int64_t ranks, CpuDevice& device) {
+    const auto backend = make_cpu_ops(device);
+    const MeshShape shape = mesh_shape(job.parallel, static_cast<int>(ranks));
+    BatchLayout layout;
+    layout.global_batch = job.training.global_batch_size;
+    layout.micro_batch = job.training.micro_batch_size;
+    layout.ranks = shape.data;
+    check_layout(layout);
+    MemoryNeed largest;
+    for (int stage = 0; stage < shape.pipeline; ++stage) {
+        const MemoryNeed need = memory_need(job, shape, {0, 0, stage}, layout, backend->ops());
+        if (need.bytes() > largest.bytes()) largest = need;
+    }
+    return largest;
+}
+
+// What one rank needs; `train` asks for all ranks of a host together.
+void check_memory(const LoadedJob& loaded, std::optional<std::int64_t> ranks,
+                  std::vector<Problem>& problems) {
+    const JobSpec& job = loaded.spec;
+    if (!loaded.ok() || job.training.micro_batch_size <= 0 || job.training.global_batch_size <= 0) return;
+    try {
+        const auto device = make_cpu_device({1, choose_cpu_isa(job.device.cpu_isa)});
+        const std::uint64_t available = device->info().memory_bytes;
+        const MemoryNeed need = largest_need(job, ranks_of(job, ranks), *device);
+        if (need.bytes() <= available) return;
+        problems.push_back(problem_of(Severity::Error, "memory", "training.micro_batch_size",
+                                      describe_lack_of_memory(need, 1, "this machine", available, job), {},
+                                      Exit::Resource));
+    } catch (const Error& error) {
+        if (error.code() != Exit::Resource) return;  // told with the batch, or found by train
+        problems.push_back(problem_of(Severity::Error, "memory", "training.micro_batch_size", error.what(),
+                                      {}, Exit::Resource));
+    }
 }
 
 void check_threads(const LoadedJob& loaded, std::vector<Problem>& problems) {
@@ -158,10 +204,7 @@ void check_threads(const LoadedJob& loaded, std::vector<Problem>& problems) {
 std::optional<std::string> meant_for_elsewhere(const JobSpec& job, std::optional<std::int64_t> ranks,
                                                DataFound data) {
     if (data == DataFound::Elsewhere) return "its data are not here";
-    const ParallelSpec& parallel = job.parallel;
-    const std::int64_t needed =
-        ranks.value_or(std::max<std::int64_t>(1, parallel.data_parallel_size) *
-                       parallel.tensor_parallel_size * parallel.pipeline_parallel_size);
+    const std::int64_t needed = ranks_of(job, ranks);
     const std::int64_t processors = processors_here();
     if (processors == 0 || needed <= processors) return std::nullopt;
     return fmt::format("it needs {}, and this machine has {}", counted(needed, "rank"),
@@ -192,6 +235,7 @@ std::vector<Problem> external_problems(FileSystem& files, const LoadedJob& job,
     check_places(files, job, of_machine);
     if (of_machine.empty()) check_disk(files, job, ranks, of_machine);
     check_threads(job, of_machine);
+    check_memory(job, ranks, of_machine);
     if (const auto reason = meant_for_elsewhere(job.spec, ranks, data))
         for (Problem& problem : of_machine) excuse(problem, *reason);
     problems.insert(problems.end(), of_machine.begin(), of_machine.end());

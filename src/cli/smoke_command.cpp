@@ -122,9 +122,9 @@ void add_smoke_command(CLI::App& app, Invocation& invocation) {
                                            "known entropy and judge the result; alone or "
                                            "under mpirun. Needs no files");
     command->add_option("--seed", options->seed, "of the language and the weights")->capture_default_str();
-    command->add_option(
-        "--directory", options->directory,
-        "where the checkpoint check writes, for its time; must be shared by all hosts. Default: $TMPDIR or /tmp");
+    command->add_option("--directory", options->directory,
+                        "where the checkpoint check writes, for its time; must be shared by all hosts. "
+                        "Default: $TMPDIR or /tmp");
     command->add_option("--threads", options->threads, "per rank; 0: the rank's share of the cores")
         ->check(at_least(0));
     add_json_flag(*command, invocation);

@@ -3,6 +3,10 @@
 #include <dnnl_version.h>
 #include <fmt/format.h>
 
+#include <algorithm>
+#include <map>
+#include <sstream>
+
 #include "cli/checkpoint_space.h"
 #include "cli/run_start.h"
 #include "cli/start_wait.h"
@@ -18,6 +22,7 @@
 #include "trainctl/data/preflight.h"
 #include "trainctl/rundir/run_record.h"
 #include "trainctl/train/device_peak.h"
+#include "trainctl/train/memory_need.h"
 #include "trainctl/train/rank_placement.h"
 #include "trainctl/train/run_checkpoints.h"
 
@@ -64,6 +69,44 @@ void warn_unshared_directory(RankContext& context, RankLink& link, const std::st
             "cannot be loaded after a node is lost.",
             root, blind.front(), blind.size() > 1 ? fmt::format(" and {} more", blind.size() - 1) : ""));
     }
+}
+
+// Before anything is allocated or created: whether the ranks of each host fit into it.
+void require_memory(RankContext& context, RankLink& link, const Rank& rank, const JobSpec& job,
+                    const std::vector<std::string>& hosts) {
+    const auto mine = [&] {
+        const MemoryNeed need = memory_need(job, rank.mesh.shape, rank.mesh.place,
+                                            batch_layout(job, rank.mesh), rank.backend->ops());
+        return fmt::format("{} {} {}", need.batch_bytes, need.state_bytes,
+                           context.device.info().memory_bytes);
+    };
+    const auto judge = [&](const std::vector<std::string>& answers) {
+        struct Host {
+            MemoryNeed need;
+            std::uint64_t available = UINT64_MAX;
+            int ranks = 0;
+        };
+        std::map<std::string, Host> by_name;
+        for (std::size_t index = 0; index < answers.size(); ++index) {
+            std::istringstream numbers(answers[index]);
+            MemoryNeed need;
+            std::uint64_t available = 0;
+            numbers >> need.batch_bytes >> need.state_bytes >> available;
+            Host& host = by_name[hosts[index]];
+            host.need.batch_bytes += need.batch_bytes;
+            host.need.state_bytes += need.state_bytes;
+            host.available = std::min(host.available, available);
+            ++host.ranks;
+        }
+        for (const auto& [name, host] : by_name) {
+            if (host.need.bytes() > host.available)
+                fail(Exit::Resource,
+                     "not enough memory: " +
+                         describe_lack_of_memory(host.need, host.ranks, name, host.available, job));
+        }
+        return std::string();
+    };
+    agree(link, mine, judge);
 }
 
 // Rank 0, under the lease.
@@ -123,6 +166,7 @@ Exit train_run(RankContext& context, const JobSpec& job, const TrainOptions& opt
         return data_print.id;
     });
 
+    require_memory(context, link, rank, job, hosts);
     if (asked_to_stop(control, context.stop)) return stop_early(context, nothing_started);
     std::unique_ptr<RunDirectory> directory;
     SharedRun run;
@@ -205,11 +249,11 @@ Exit train_run(RankContext& context, const JobSpec& job, const TrainOptions& opt
     if (first_rank) {
         const Progress& now = trainer.progress();
         context.log.info(exit == Exit::Ok ? fmt::format("finished at step {}, {} updates applied", now.step,
-                                                         now.applied_updates)
+                                                        now.applied_updates)
                                           : farewell(now, resumed.progress, job));
         if (now.skipped > 0) {
-            context.log.warn(fmt::format("{} of {} steps applied an update, {} were skipped", now.applied_updates,
-                                         now.step, now.skipped));
+            context.log.warn(fmt::format("{} of {} steps applied an update, {} were skipped",
+                                         now.applied_updates, now.step, now.skipped));
         }
     }
     return exit;

@@ -25,6 +25,13 @@ void check_layout(const BatchLayout& layout) {
                      layout.global_batch, layout.ranks, layout.micro_batch, chunk, layout.rank));
 }
 
+std::uint64_t loader_bytes(const BatchLayout& layout, std::int64_t sequence_length,
+                           const LoaderOptions& options) {
+    const std::int64_t slots = options.prefetch_batches * layout.micro_batches() + 1;
+    return static_cast<std::uint64_t>(slots * layout.micro_batch * (sequence_length + 1)) *
+           sizeof(std::int32_t);
+}
+
 struct Loader::Impl {
     Impl(const SampleStream& stream_in, const BatchLayout& layout_in, const LoaderOptions& options,
          Clock& clock_in)

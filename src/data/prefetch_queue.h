@@ -38,8 +38,8 @@ class PrefetchQueue {
     // item.
     const Slot* take(std::int64_t item, const std::function<bool()>& stop);
     void release();
-    // Waits until `count` items from `item` on are there to be taken, at most as many as there are slots; else
-    // as take(), and an error of any of them is thrown.
+    // Waits until `count` items from `item` on are there to be taken, at most as many as there are slots;
+    // else as take(), and an error of any of them is thrown.
     bool await(std::int64_t item, std::size_t count, const std::function<bool()>& stop);
 
   private:

@@ -34,11 +34,11 @@ std::string to_json(const StepRecord& record) {
         record.unix_s, record.attempt, record.step, record.total, number(record.loss),
         number(record.grad_norm), number(record.clip), number(record.lr),
         record.loss_scale ? fmt::format("\"loss_scale\":{},", number(*record.loss_scale)) : "",
-        record.applied, record.skipped, record.applied_updates, record.samples, record.tokens, number(record.step_s),
-        number(record.tokens_per_s), number(record.model_flops_per_s), number(record.palm_flops_per_s), peak,
-        mfu, number(phases.data), number(phases.forward), number(phases.backward),
-        number(phases.communication), number(phases.optimizer), number(phases.checkpoint),
-        number(phases.evaluation), record.device_bytes, record.host_bytes);
+        record.applied, record.skipped, record.applied_updates, record.samples, record.tokens,
+        number(record.step_s), number(record.tokens_per_s), number(record.model_flops_per_s),
+        number(record.palm_flops_per_s), peak, mfu, number(phases.data), number(phases.forward),
+        number(phases.backward), number(phases.communication), number(phases.optimizer),
+        number(phases.checkpoint), number(phases.evaluation), record.device_bytes, record.host_bytes);
 }
 
 std::string to_json(const EvaluationRecord& record) {

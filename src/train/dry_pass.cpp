@@ -96,6 +96,8 @@ DryPass dry_pass(const JobSpec& job, MeshShape shape, MeshPlace place, const Bat
     BatchSlots slots(*device, *compute, layout.micro_batch, job.training.sequence_length,
                      stage.micro_batches_held);
     const Buffer scalars = device->allocate(step_scalars * sizeof(double), Memory::Device, "step scalars");
+    const Buffer scalars_host =
+        device->allocate(step_scalars * sizeof(double), Memory::Pinned, "step scalars");
     const auto arena = make_recording_arena();
     StageExecutor executor({*device, *model, *mesh.pipeline, *exchange}, stage, activation_shape(job, layout),
                            job.precision.compute);
@@ -119,7 +121,11 @@ DryPass dry_pass(const JobSpec& job, MeshShape shape, MeshPlace place, const Bat
     result.activations = arena->plan();
     result.buckets = state->buckets();
     for (const SimAllocation& allocation : device->live()) {
-        if (allocation.memory == Memory::Device) add_row(result.memory, allocation.what, allocation.bytes);
+        if (allocation.memory == Memory::Device) {
+            add_row(result.memory, allocation.what, allocation.bytes);
+        } else {
+            result.pinned_bytes += allocation.bytes;
+        }
     }
     add_row(result.memory, "activations", result.activations.peak_bytes);
     return result;

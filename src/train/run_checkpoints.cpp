@@ -49,8 +49,9 @@ void RunCheckpoints::save(const Progress& progress, SaveReason /*reason*/) {
 std::string RunCheckpoints::newest() {
     const auto found = store_.newest_complete();
     if (!found) return fmt::format("There is no complete checkpoint in {}", store_.root());
-    return fmt::format("The newest complete checkpoint is that of step {} ({}): --resume auto goes on from there",
-                       found->name.step, found->path);
+    return fmt::format(
+        "The newest complete checkpoint is that of step {} ({}): --resume auto goes on from there",
+        found->name.step, found->path);
 }
 
 std::string RunCheckpoints::lack_of_room() {

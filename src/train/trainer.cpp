@@ -69,7 +69,8 @@ void Trainer::end_without_data(const std::optional<Error>& problem) {
         kept = fmt::format("The last finished step is {}. {}", progress_.step, how_to_go_on());
     } catch (const Error& error) {
         if (error.code() != Exit::Resource) throw;
-        kept = fmt::format("The last finished step, {}, could not be saved: {}", progress_.step, error.what());
+        kept =
+            fmt::format("The last finished step, {}, could not be saved: {}", progress_.step, error.what());
     }
     try {
         trainctl::agree(
@@ -203,12 +204,14 @@ void Trainer::judge_updates() const {
     if (progress_.step == 0 || progress_.applied_updates > 0) return;
     const std::string cure =
         progress_.loss_scale
-            ? fmt::format("Every gradient overflowed fp16 or was not finite; the loss scale has come down to {}. "
-                          "Lower precision.loss_scale.initial, raise job.steps so that it can fall further, or "
-                          "use precision.compute = \"bf16\", which needs none.",
-                          progress_.loss_scale->scale)
-            : std::string("No gradient was finite. Lower optimizer.lr, or look at the data with `trainctl data "
-                          "inspect --job JOB --step 1`.");
+            ? fmt::format(
+                  "Every gradient overflowed fp16 or was not finite; the loss scale has come down to {}. "
+                  "Lower precision.loss_scale.initial, raise job.steps so that it can fall further, or "
+                  "use precision.compute = \"bf16\", which needs none.",
+                  progress_.loss_scale->scale)
+            : std::string(
+                  "No gradient was finite. Lower optimizer.lr, or look at the data with `trainctl data "
+                  "inspect --job JOB --step 1`.");
     fail(Exit::Diverged, fmt::format("0 of {} steps applied an update: the weights are the initial ones. {}",
                                      progress_.step, cure));
 }
@@ -219,16 +222,14 @@ bool Trainer::evaluate_if_due(StopFlag& stop) {
     if (progress_.step % interval != 0 && progress_.step != job_.steps) return false;
     const double began = parts_.clock.monotonic_s();
     const auto asked = [&](std::int64_t batch) {
-        const std::optional<Error> problem = problem_of([&] {
-            parts_.validation_data->await_step([&stop] { return stop.stop_requested(); }, batch);
-        });
+        const std::optional<Error> problem = problem_of(
+            [&] { parts_.validation_data->await_step([&stop] { return stop.stop_requested(); }, batch); });
         std::array<std::int64_t, 2> flags{stop.stop_requested() ? 1 : 0, problem ? 1 : 0};
         parts_.control.all_reduce(flags, Reduce::Max);
         if (flags[1] != 0) end_without_data(problem);
         return flags[0] != 0;
     };
-    const auto result =
-        parts_.runner.evaluate(*parts_.validation_data, job_.training.eval_batches, asked);
+    const auto result = parts_.runner.evaluate(*parts_.validation_data, job_.training.eval_batches, asked);
     if (!result) return true;
     EvaluationRecord record;
     record.attempt = parts_.attempt;
@@ -242,9 +243,9 @@ bool Trainer::evaluate_if_due(StopFlag& stop) {
     return false;
 }
 
-// Whether training goes on without this save. A full disk is an alarm, not the end, as long as the last durable
-// checkpoint is young enough. What happens here is the same on all ranks: the store reports one agreed
-// outcome, and only rank 0's age is broadcast.
+// Whether training goes on without this save. A full disk is an alarm, not the end, as long as the last
+// durable checkpoint is young enough. What happens here is the same on all ranks: the store reports one
+// agreed outcome, and only rank 0's age is broadcast.
 bool Trainer::may_fail(const Error& error, SaveReason reason) {
     if (reason != SaveReason::Interval && reason != SaveReason::Request) return false;
     const double max_age =

@@ -3,6 +3,7 @@
 import json
 import os
 import socket
+import time
 
 import harness
 from harness import TrainctlTest, set_options
@@ -151,6 +152,31 @@ class JobFiles(TrainctlTest):
         process = self.run_trainctl("config", "check", "job.toml", *set_options([*ranks, *unmakable]))
         self.assertIn("it needs 4096 ranks, and this machine has", process.err)
         self.run_trainctl("config", "check", "job.toml", "--strict", *set_options([*ranks, *unmakable]), code=2)
+
+    def test_memory(self):
+        # Sizes beyond any machine that runs tests, and one beyond what can be planned at all.
+        def batch(micro, length, ranks=1):
+            return [f"training.micro_batch_size={micro}", f"training.global_batch_size={micro * ranks}",
+                    f"training.sequence_length={length}", "model.max_sequence_length=4096"]
+        for settings in (batch(1 << 20, 256), batch(1 << 20, 4096)):
+            checked = self.run_trainctl("config", "check", "job.toml", *set_options(settings), code=5)
+            self.one_error(checked, "bytes", "sequence")
+            began = time.monotonic()
+            refused = self.train(settings=settings, code=5)
+            self.assertLess(time.monotonic() - began, 10)
+            self.one_error(refused, "bytes", "sequence")
+            self.assertFalse(self.run_dir.exists(), "refused before anything is created")
+        # Two ranks of one host are asked for together.
+        refused = self.train(settings=batch(1 << 20, 256, 2), ranks=2, code=5)
+        self.one_error(refused, "2 ranks on", "need", "may be used there")
+        self.assertFalse(self.run_dir.exists())
+        # Jobs for other machines: more ranks than processors, or data that are not here.
+        settings = set_options([*batch(1 << 20, 256)[::2], f"training.global_batch_size={1 << 32}"])
+        warned = self.run_trainctl("config", "check", "job.toml", "--ranks", "4096", *settings)
+        self.assertIn("1 rank on this machine needs", warned.err)
+        (self.directory / "large.toml").write_text(self.run_trainctl("config", "init", "--preset", "llama3-70b").out)
+        warned = self.run_trainctl("config", "check", "large.toml")
+        self.assertIn("1 rank on this machine needs", warned.err)
 
     def test_check_goes_on_behind_an_error(self):
         # The file, its contradictions, the data and this machine: all in one go.

@@ -41,9 +41,12 @@ struct LoaderOptions {
     std::int64_t prefetch_batches = 2;  // global batches read ahead by a thread of the loader; 0: no thread
 };
 
-// Thread rule: one consumer thread. All memory is taken at construction:
-// (prefetch_batches x micro_batches + 1) x b x (T + 1) x 4 bytes. `stream` and `clock` must outlive the
-// loader.
+// (prefetch_batches x micro_batches + 1) x b x (T + 1) x 4: what a loader of these options holds.
+std::uint64_t loader_bytes(const BatchLayout& layout, std::int64_t sequence_length,
+                           const LoaderOptions& options);
+
+// Thread rule: one consumer thread. All memory, loader_bytes(), is taken at construction. `stream` and
+// `clock` must outlive the loader.
 class Loader {
   public:
     Loader(const SampleStream& stream, const BatchLayout& layout, const LoaderOptions& options, Clock& clock);
@@ -62,8 +65,8 @@ class Loader {
     std::optional<Batch> batch_unless(const std::function<bool()>& stop, std::int64_t step,
                                       std::int64_t micro, TensorView tokens, TensorView targets);
 
-    // Waits until all of this rank's micro-batches of `step` are read ahead: what cannot be read is thrown here,
-    // before a step that all ranks must finish. false: `stop`, asked as above, said so first. Without a
+    // Waits until all of this rank's micro-batches of `step` are read ahead: what cannot be read is thrown
+    // here, before a step that all ranks must finish. false: `stop`, asked as above, said so first. Without a
     // thread nothing is read ahead, and the answer is true.
     bool await_step(const std::function<bool()>& stop, std::int64_t step);
 

@@ -25,8 +25,9 @@ Shape activation_shape(const JobSpec& job, const BatchLayout& layout);
 
 struct DryPass {
     ArenaPlan activations;
-    std::vector<MemoryRow> memory;  // device memory of one rank by owner, activations included
-    SimCounters step;               // of one training step of this rank
+    std::vector<MemoryRow> memory;   // device memory of one rank by owner, activations included
+    std::uint64_t pinned_bytes = 0;  // host memory beside it
+    SimCounters step;                // of one training step of this rank
     int buckets = 0;
     [[nodiscard]] std::uint64_t device_bytes() const;
 };

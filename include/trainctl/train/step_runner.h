@@ -67,8 +67,8 @@ class StepRunner {
     StepResult step(Loader& loader, const Progress& progress);
 
     // Mean loss over the first `batches` global batches of a finite stream (0: all). The same on every rank.
-    // nullopt if `stop` said so, which must be agreed over the ranks: it is asked before each global batch, the
-    // same number of times everywhere.
+    // nullopt if `stop` said so, which must be agreed over the ranks: it is asked before each global batch,
+    // the same number of times everywhere.
     std::optional<EvaluationResult> evaluate(Loader& loader, std::int64_t batches,
                                              const std::function<bool(std::int64_t batch)>& stop);
 

@@ -1,0 +1,28 @@
+// How much memory a rank will hold, known from a dry pass before a byte of it is allocated.
+#pragma once
+
+#include <cstdint>
+#include <string>
+
+#include "trainctl/config/job_spec.h"
+#include "trainctl/data/loader.h"
+#include "trainctl/train/dry_pass.h"
+
+namespace trainctl {
+
+struct MemoryNeed {
+    std::uint64_t batch_bytes = 0;  // grows with the micro-batch: activations, batches and what is read ahead
+    std::uint64_t state_bytes = 0;  // the rest: weights, gradients, optimizer, ...
+    [[nodiscard]] std::uint64_t bytes() const { return batch_bytes + state_bytes; }
+};
+
+// Of one rank; `planned` as for dry_pass(), whose Exit::Resource (beyond any machine) it throws as well.
+MemoryNeed memory_need(const JobSpec& job, MeshShape shape, MeshPlace place, const BatchLayout& layout,
+                       Ops planned);
+
+// For people: what `ranks` ranks need in all on a machine of which they may use `available` bytes, which is
+// less, and what to change.
+std::string describe_lack_of_memory(const MemoryNeed& need, int ranks, const std::string& host,
+                                    std::uint64_t available, const JobSpec& job);
+
+}  // namespace trainctl

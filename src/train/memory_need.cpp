@@ -1,0 +1,38 @@
+#include "trainctl/train/memory_need.h"
+
+#include <fmt/format.h>
+
+#include "trainctl/base/text.h"
+
+namespace trainctl {
+
+MemoryNeed memory_need(const JobSpec& job, MeshShape shape, MeshPlace place, const BatchLayout& layout,
+                       Ops planned) {
+    const DryPass plan = dry_pass(job, shape, place, layout, planned);
+    const std::uint64_t loaders = job.training.eval_interval > 0 ? 2 : 1;
+    MemoryNeed need;
+    need.batch_bytes = plan.pinned_bytes + loaders * loader_bytes(layout, job.training.sequence_length,
+                                                                  {job.data.prefetch_batches});
+    for (const MemoryRow& row : plan.memory) {
+        const bool grows = row.what == "activations" || row.what == "batches";
+        (grows ? need.batch_bytes : need.state_bytes) += row.bytes;
+    }
+    return need;
+}
+
+std::string describe_lack_of_memory(const MemoryNeed& need, int ranks, const std::string& host,
+                                    std::uint64_t available, const JobSpec& job) {
+    const auto exact = [](std::uint64_t bytes) {
+        return fmt::format("{} ({} bytes)", format_bytes(bytes), bytes);
+    };
+    return fmt::format(
+        "{} rank{} on {} need{} {}: {} for activations and batches, {} for weights, gradients and optimizer; "
+        "{} may be "
+        "used there. Lower training.micro_batch_size (now {}) or training.sequence_length (now {}), set "
+        "memory.gradient_checkpointing = \"full\", or raise memory.zero_stage with ranks on more machines",
+        ranks, ranks == 1 ? "" : "s", host, ranks == 1 ? "s" : "", exact(need.bytes()),
+        format_bytes(need.batch_bytes), format_bytes(need.state_bytes), exact(available),
+        job.training.micro_batch_size, job.training.sequence_length);
+}
+
+}  // namespace trainctl
