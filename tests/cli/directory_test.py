@@ -253,22 +253,34 @@ class Disk(TrainctlTest):
         settings = ["checkpoint.keep_latest=2", "model.layers=2", "job.steps=120", "checkpoint.interval_steps=40"]
         filler = ('(until grep -q "commit.*step.: 40" disk/run/journal/a0001.log 2>/dev/null; do sleep 0.01; done; '
                   'head -c 10752k /dev/zero > disk/filler) & ')
-        process = self.on_a_mount("-t tmpfs -o size=14848k none", "disk", code=5, settings=settings, parts=["disk/run", "space"],
+        process = self.on_a_mount("-t tmpfs -o size=14848k none", "disk", code=5, settings=settings,
+                                  parts=["disk/run", "space", "step 120 was not saved", "that of step 80", "bytes more"],
                                   before=filler, after="cp disk/run/metrics.jsonl . ; trainctl ckpt verify disk/run && ls disk/run/*")
         self.assertEqual(sorted(process.saved_states()), [40, 80], process.describe())
         self.assertEqual(len(self.losses(self.directory)), 120)
         self.assertIn("step 80", process.out)
 
-    def on_a_mount(self, mount, name, code, parts, settings=(), before="", after="true"):
-        """Trains into a file system of its own, which vanishes with the process."""
+    def test_smoke_leaves_nothing(self):
+        self.run_trainctl("smoke", "--directory", "work/of/smoke")
+        self.assertFalse((self.directory / "work").exists())
+        (self.directory / "there").mkdir()
+        self.run_trainctl("smoke", "--directory", "there")
+        self.assertEqual(list((self.directory / "there").iterdir()), [])
+        (self.directory / "file").write_text("")
+        self.one_error(self.run_trainctl("smoke", "--directory", "file/x", code=5), "file", "--directory")
+        self.on_a_mount("-t tmpfs -o size=256k none", "disk", code=5, parts=["disk/sub/trainctl-smoke-", "space"],
+                        after="test -z \"$(ls disk)\"", command=("smoke", "--directory", "disk/sub"))
+
+    def on_a_mount(self, mount, name, code, parts, settings=(), before="", after="true", command=None):
+        """Trains (or runs `command`) into a file system of its own, which vanishes with the process."""
         (self.directory / name).mkdir()
         inside = ["unshare", "--mount", "--map-root-user"]
         if subprocess.run([*inside, "sh", "-c", f"mount {mount} {name}"], cwd=self.directory, capture_output=True).returncode != 0:
             self.skip("this user may not mount file systems")
         tool = pathlib.Path(harness.binary).parent
         script = f'mount {mount} {name} && PATH={tool}:$PATH && ({before}"$@"; code=$?; {after} || exit 99; exit $code)'
-        process = self.run_trainctl("train", "job.toml", *harness.set_options([f"job.run_dir='{name}/run'", *settings]),
-                                    code=code, launcher=[*inside, "sh", "-c", script, "sh"])
+        train = ("train", "job.toml", *harness.set_options([f"job.run_dir='{name}/run'", *settings]))
+        process = self.run_trainctl(*(command or train), code=code, launcher=[*inside, "sh", "-c", script, "sh"])
         self.one_error(process, *parts)
         return process
 

@@ -47,6 +47,34 @@ class Faults(TrainctlTest):
             self.assertEqual(self.checkpoints(), [])
             shutil.rmtree(self.run_dir)
 
+    def test_data_cut_under_the_run(self):
+        # Files of many shards are opened again and again; one that is open is cut.
+        for ranks in (None, 2):
+            shutil.copy(self.shared / "text.bin", self.directory)
+            settings = ["job.steps=1000000", "checkpoint.interval_steps=100000", f"job.run_dir='run-{ranks}'"]
+            running = self.start_train(settings=settings, ranks=ranks)
+            run_dir = self.directory / f"run-{ranks}"
+            self.wait_for_step(running, 5, run_dir=run_dir)
+            os.truncate(self.directory / "text.bin", 1000)
+            self.assertEqual(running.wait(), 4, running.describe())
+            (step, state), = running.saved_states().items()
+            self.one_error(running, "text.bin", "expected", "found", f"that of step {step}", "--resume auto")
+            self.assertGreaterEqual(step, 5)
+            self.one_error(self.train("--resume", "auto", settings=settings, code=4, ranks=ranks), "text.bin")
+            shutil.copy(self.shared / "text.bin", self.directory)
+            resumed = self.train("--resume", "auto", "--allow-change", "job.steps", ranks=ranks,
+                                 settings=[*settings, f"job.steps={step + 2}"])
+            self.assertEqual(resumed.loaded_state(), (step, state))
+
+    def test_no_update_at_all(self):
+        settings = ["precision.compute='fp16'", "precision.loss_scale.initial=1e12", "precision.loss_scale.hysteresis=1"]
+        process = self.train(settings=settings, code=7)
+        self.one_error(process, "0 of 12 steps applied an update", "precision.loss_scale.initial")
+        steps = [record for record in harness.metrics(self.run_dir) if record["type"] == "step"]
+        self.assertEqual([(step["applied_updates"], step["skipped"]) for step in steps], [(0, step) for step in range(1, 13)])
+        self.assertRegex(process.err, r" step=12 .* updates=0")
+        self.assertRegex(self.train(settings=["job.run_dir='fine'"]).err, r"finished at step 12, 12 updates applied")
+
     def test_two_jobs_on_the_same_data(self):
         # Nothing is kept beside the data, so there is nothing to race for.
         before = self.data_files()
