@@ -166,7 +166,7 @@ void CheckpointStore::abandon(const std::string& directory, const std::string& r
     }
 }
 
-void CheckpointStore::prove_visible(const std::string& directory) const {
+void CheckpointStore::prove_visible(const std::string& directory, double patience_s) const {
     const std::string path = join_path(settings_.root, directory);
     const double start = clock_.monotonic_s();
     while (true) {
@@ -174,7 +174,7 @@ void CheckpointStore::prove_visible(const std::string& directory) const {
             static_cast<void>(read_committed(files_, path));
             return;
         } catch (const Error&) {
-            if (clock_.monotonic_s() - start >= settings_.proof_wait_s) throw;
+            if (clock_.monotonic_s() - start >= patience_s) throw;
         }
         clock_.sleep_s(1.0);
     }
@@ -188,7 +188,8 @@ Result<SaveReport> CheckpointStore::save(const Snapshot& snapshot, RankLink& lin
         const auto prove = [&]() -> std::string {
             if (link.rank() != link.size() - 1) return {};
             try {
-                prove_visible(report.directory);
+                // What a process wrote itself it sees at once, or somebody has removed it.
+                prove_visible(report.directory, link.size() == 1 ? 0.0 : settings_.proof_wait_s);
                 return {};
             } catch (const Error& error) {
                 return error.what();

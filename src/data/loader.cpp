@@ -3,6 +3,7 @@
 #include <fmt/core.h>
 
 #include <algorithm>
+#include <atomic>
 #include <utility>
 
 #include "data/prefetch_queue.h"
@@ -55,6 +56,8 @@ struct Loader::Impl {
         slot.rows =
             size ? std::clamp<std::int64_t>(*size - first, 0, layout.micro_batch) : layout.micro_batch;
         for (std::int64_t row = 0; row < slot.rows; ++row) {
+            // A large micro-batch on a slow disk takes minutes, and nobody wants it any more.
+            if (ending.load(std::memory_order_relaxed)) return;
             stream.read(first + row, std::span(slot.ids).subspan(static_cast<std::size_t>(row * width),
                                                                  static_cast<std::size_t>(width)));
         }
@@ -80,6 +83,7 @@ struct Loader::Impl {
     const BatchLayout layout;
     Clock& clock;
     const std::int64_t width;  // T + 1
+    std::atomic<bool> ending{false};
     double waited = 0.0;
     Slot direct;                           // without a thread
     std::unique_ptr<PrefetchQueue> queue;  // last: its thread uses what is above
@@ -89,7 +93,7 @@ Loader::Loader(const SampleStream& stream, const BatchLayout& layout, const Load
                Clock& clock)
     : impl_(std::make_unique<Impl>(stream, layout, options, clock)) {}
 
-Loader::~Loader() = default;
+Loader::~Loader() { impl_->ending.store(true, std::memory_order_relaxed); }
 
 Batch Loader::batch(std::int64_t step, std::int64_t micro, TensorView tokens, TensorView targets) {
     return *batch_unless({}, step, micro, tokens, targets);

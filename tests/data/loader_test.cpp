@@ -256,6 +256,24 @@ TEST_CASE("waiting for data ends when asked to stop, and the loader ends in the 
     }
 }
 
+TEST_CASE("a loader ends in the middle of a micro-batch that would take minutes", "[threads]") {
+    const struct SlowStream final : SampleStream {
+        [[nodiscard]] std::int64_t sequence_length() const override { return length; }
+        [[nodiscard]] std::optional<std::int64_t> samples() const override { return std::nullopt; }
+        void read(std::int64_t /*sample*/, std::span<std::int32_t> /*window*/) const override {
+            std::this_thread::sleep_for(std::chrono::milliseconds(1));
+        }
+    } slow;
+    SystemClock clock;
+    const double began = clock.monotonic_s();
+    {
+        Loader loader(slow, {100'000, 100'000, 1, 0}, {1}, clock);
+        REQUIRE_FALSE(loader.await_step([] { return true; }, 0));
+        std::this_thread::sleep_for(std::chrono::milliseconds(20));
+    }
+    REQUIRE(clock.monotonic_s() - began < 10.0);
+}
+
 TEST_CASE("no more is read ahead than was asked for", "[threads]") {
     const GatedStream stream;
     SystemClock clock;

@@ -120,7 +120,7 @@ class CheckpointStore {
                       const std::vector<std::string>& receipts);
     SaveReport write_and_commit(const Snapshot& snapshot, RankLink& link);
     void abandon(const std::string& directory, const std::string& reason);
-    void prove_visible(const std::string& directory) const;
+    void prove_visible(const std::string& directory, double patience_s) const;
     void apply_retention(SaveReport& report);
     void report_losses(const CheckpointScan& scan, SaveReport& report);
     void remember_damage(const Manifest& manifest, const std::string& problem, LoadReport& report);

@@ -50,7 +50,7 @@ std::uint64_t loader_bytes(const BatchLayout& layout, std::int64_t sequence_leng
 class Loader {
   public:
     Loader(const SampleStream& stream, const BatchLayout& layout, const LoaderOptions& options, Clock& clock);
-    ~Loader();  // stops the thread, also in the middle of waiting
+    ~Loader();  // stops the thread, also in the middle of waiting or between two samples of a batch
     Loader(const Loader&) = delete;
     Loader& operator=(const Loader&) = delete;
 
