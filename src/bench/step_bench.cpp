@@ -15,8 +15,8 @@ namespace trainctl {
 namespace {
 
 // Sum over ranks: stages of a pipeline have different products.
-double sum_of_ranks(World& world, double flops_per_s) {
-    std::int64_t value = std::llround(flops_per_s);
+double sum_of_ranks(World& world, double of_this_rank) {
+    std::int64_t value = std::llround(of_this_rank);
     world.control().all_reduce({&value, 1}, Reduce::Sum);
     return static_cast<double>(value);
 }
@@ -102,6 +102,7 @@ StepBenchResult bench_step(Rank& rank, const JobSpec& job, Clock& clock, const S
     result.model_flops_per_s = result.tokens_per_s * flops_per_token(job.model, job.training.sequence_length);
     double product_flops = 0.0;
     for (const OpCall& product : products) product_flops += product.flops;
+    result.gemm_flops = sum_of_ranks(rank.world, product_flops);
     result.gemm_flops_per_s = sum_of_ranks(rank.world, product_flops / result.gemm_s);
     result.gemm_share = result.model_flops_per_s / result.gemm_flops_per_s;
     if (!(result.loss_last < result.loss_first)) {
@@ -154,10 +155,10 @@ std::string to_json(const StepBenchResult& result) {
     }
     return fmt::format(
         R"({{"type":"bench_step","v":1,"ranks":{},"threads":{},"step_s":{},"tokens_per_s":{},"model_flops_per_s":{},)"
-        R"("gemm_s":{},"gemm_flops_per_s":{},"gemm_share":{},"loss_first":{},"loss_last":{},"data_s":{},"forward_s":{},)"
+        R"("gemm_s":{},"gemm_flops":{},"gemm_flops_per_s":{},"gemm_share":{},"loss_first":{},"loss_last":{},"data_s":{},"forward_s":{},)"
         R"("backward_s":{},"communication_s":{},"communication_share":{},"optimizer_s":{},"ops":[{}]}})",
         result.ranks, result.threads, json_number(result.step_s), json_number(result.tokens_per_s),
-        json_number(result.model_flops_per_s), json_number(result.gemm_s),
+        json_number(result.model_flops_per_s), json_number(result.gemm_s), json_number(result.gemm_flops),
         json_number(result.gemm_flops_per_s), json_number(result.gemm_share), json_number(result.loss_first),
         json_number(result.loss_last), json_number(result.phases.data), json_number(result.phases.forward),
         json_number(result.phases.backward), json_number(result.phases.communication),

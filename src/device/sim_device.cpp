@@ -5,6 +5,7 @@
 #include <algorithm>
 
 #include "device/pages.h"
+#include "trainctl/base/text.h"
 
 namespace trainctl {
 namespace {
@@ -80,9 +81,11 @@ class SimDeviceImpl final : public SimDevice {
         const std::size_t step = round_up(std::max<std::size_t>(bytes, 1), page_bytes);
         if (step < bytes || step > range_.bytes() - next_) {
             fail(Exit::Resource,
-                 fmt::format("{} needs {} bytes, more than the {} bytes of address space that the sim "
-                             "device hands out",
-                             what, bytes, range_.bytes()));
+                 fmt::format(
+                     "{} alone would take {}, more than any rank can hold ({}); lower "
+                     "training.micro_batch_size or the model's sizes, or share them between more ranks "
+                     "([parallel], memory.zero_stage)",
+                     what, format_bytes(bytes), format_bytes(range_.bytes())));
         }
         std::byte* data = range_.begin() + next_;
         next_ += step;

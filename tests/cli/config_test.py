@@ -139,7 +139,10 @@ class JobFiles(TrainctlTest):
         (self.directory / "file").write_text("")
         huge = ["model.layers=10000", "model.hidden_size=65536"]
         unmakable = ["job.run_dir='file/run'"]
-        self.one_error(self.run_trainctl("config", "check", "job.toml", *set_options(huge), code=5), "checkpoints need")
+        found = self.run_trainctl("config", "check", "job.toml", *set_options(huge), code=5)
+        self.assertEqual(len(found.errors()), 2, found.describe())
+        for part in ("checkpoints need", "more than any rank can hold"):
+            self.assertIn(part, found.err)
         absent = ["data.train=['nowhere']"]
         for problem in (huge, unmakable):
             options = set_options([*absent, *problem])
@@ -170,9 +173,10 @@ class JobFiles(TrainctlTest):
         refused = self.train(settings=batch(1 << 20, 256, 2), ranks=2, code=5)
         self.one_error(refused, "2 ranks on", "need", "may be used there")
         self.assertFalse(self.run_dir.exists())
-        # Jobs for other machines: more ranks than processors, or data that are not here.
-        settings = set_options([*batch(1 << 20, 256)[::2], f"training.global_batch_size={1 << 32}"])
-        warned = self.run_trainctl("config", "check", "job.toml", "--ranks", "4096", *settings)
+        # Jobs for other machines: more ranks than processors (here also than samples), or data that are not here.
+        settings = set_options(batch(1 << 18, 256, 4096))
+        warned = self.run_trainctl("config", "check", "job.toml", "--ranks", "4096", *settings, code=2)
+        self.one_error(warned, "more ranks than samples")
         self.assertIn("1 rank on this machine needs", warned.err)
         (self.directory / "large.toml").write_text(self.run_trainctl("config", "init", "--preset", "llama3-70b").out)
         warned = self.run_trainctl("config", "check", "large.toml")

@@ -23,6 +23,7 @@ struct StepBenchResult {
     double tokens_per_s = 0.0;       // all ranks
     double model_flops_per_s = 0.0;  // all ranks
     double gemm_s = 0.0;            // median time of one step's products alone, on its own tensors, this rank
+    double gemm_flops = 0.0;        // of one step's products, all ranks
     double gemm_flops_per_s = 0.0;  // FLOP / time of each rank's products, summed over ranks
     double gemm_share = 0.0;        // model_flops_per_s / gemm_flops_per_s
     double loss_first = 0.0;
