@@ -1,4 +1,4 @@
-#include "ops/contract.h"
+#include "trainctl/ops/contract.h"
 
 #include <fmt/format.h>
 

@@ -1,6 +1,5 @@
 // The cpu backend against the double-precision reference: every case, dtype and instruction-set level. Both
 // start from the same numbers, so that only roundings inside the op and of its results differ.
-#include <cmath>
 #include <sstream>
 
 #include "ops/harness.h"
@@ -8,28 +7,6 @@
 
 namespace trainctl {
 namespace {
-
-// Largest error of `found` against `wanted` in units of what is allowed: half an ulp for the store and as
-// much again of the largest element for what happened inside.
-double worst_error(const TensorView& found, const TensorView& wanted, const OpCase& op_case, DType compute) {
-    const double half_ulp = compute == DType::BF16 ? 0x1.0p-8 : 0x1.0p-11;  // of BF16 or F16, at most
-    const bool narrow = compute != DType::F32;
-    const bool stored = narrow && found.dtype == compute;
-    const double relative = stored ? half_ulp : 2e-6;
-    const double inside = stored || (narrow && op_case.slack > 1.0) ? op_case.slack * half_ulp / 2.0 : 3e-6;
-    double largest = 0.0;
-    for (std::int64_t i = 0; i < wanted.elements(); ++i) {
-        largest = std::max(largest, std::fabs(element(wanted, i)));
-    }
-    double worst = 0.0;
-    for (std::int64_t i = 0; i < wanted.elements(); ++i) {
-        const double right = element(wanted, i);
-        const double error = std::fabs(element(found, i) - right);
-        const double ratio = error / (relative * std::fabs(right) + inside * largest + 1e-30);
-        if (!(ratio <= worst)) worst = ratio;  // NaN counts
-    }
-    return worst;
-}
 
 std::string check_case(const OpCase& op_case, const CaseTensors& wanted, CpuBench& bench, DType dtype,
                        CpuIsa isa) {

@@ -1,9 +1,11 @@
 // Allocation and filling of case tensors.
+#include <algorithm>
 #include <cmath>
 #include <cstring>
 #include <numbers>
 
 #include "support/op_cases.h"
+#include "trainctl/device/host_stream.h"
 
 namespace trainctl {
 namespace {
@@ -55,6 +57,21 @@ void fill_indices(const TensorView& view, const CaseTensor& spec, std::uint64_t 
         view.as<std::int32_t>()[i] =
             ignored ? -1 : static_cast<std::int32_t>(block[0] % static_cast<std::uint32_t>(spec.range));
     }
+}
+
+// Nothing on the sim device, where nothing has a value.
+void combine_in_host_memory(Stream& stream, const std::vector<TensorView>& parts, CaseCombine how) {
+    if (dynamic_cast<HostStream*>(&stream) == nullptr) return;
+    host_stream(stream).run([parts, how] {
+        for (std::int64_t i = 0; i < parts[0].elements(); ++i) {
+            double value = element(parts[0], i);
+            for (std::size_t rank = 1; rank < parts.size(); ++rank) {
+                const double other = element(parts[rank], i);
+                value = how == CaseCombine::Maximum ? std::max(value, other) : value + other;
+            }
+            for (const TensorView& part : parts) set_element(part, i, value);
+        }
+    });
 }
 
 }  // namespace
@@ -121,13 +138,31 @@ CaseTensors OpCase::allocate(Device& device, Ops ops, DType dtype, DType rounded
                 break;
         }
     }
-    const std::size_t bytes = scratch_bytes(ops, dtype);
-    if (bytes > 0) {
-        result.buffers_.push_back(device.allocate(bytes, Memory::Device, "scratch"));
-        result.scratch = result.buffers_.back().view(Shape{static_cast<std::int64_t>(bytes)}, DType::U8);
-        std::memset(result.scratch.data, 0xFF, bytes);  // NaN: scratch must not be trusted
-    }
+    add_scratch(result, device, ops, dtype);
+    if (!result.scratch.empty())
+        std::memset(result.scratch.data, 0xFF, result.scratch.bytes());  // NaN: scratch must not be trusted
+    result.combine = combine_in_host_memory;
     return result;
+}
+
+CaseTensors OpCase::allocate_like(const CaseTensors& other, Device& device, Ops ops, DType dtype) const {
+    CaseTensors result;
+    for (const auto& [tensor_name, theirs] : other.views_) {
+        TensorView view = theirs;
+        result.buffers_.push_back(device.allocate(view.bytes(), Memory::Device, tensor_name));
+        view.data = result.buffers_.back().data();
+        result.views_[tensor_name] = view;
+    }
+    add_scratch(result, device, ops, dtype);
+    return result;
+}
+
+void OpCase::add_scratch(CaseTensors& tensors_of_case, Device& device, Ops ops, DType dtype) const {
+    const std::size_t bytes = scratch_bytes(ops, dtype);
+    if (bytes == 0) return;
+    tensors_of_case.buffers_.push_back(device.allocate(bytes, Memory::Device, "scratch"));
+    tensors_of_case.scratch =
+        tensors_of_case.buffers_.back().view(Shape{static_cast<std::int64_t>(bytes)}, DType::U8);
 }
 
 }  // namespace trainctl

@@ -253,20 +253,6 @@ OpCase cross_entropy(std::int64_t m, std::int32_t vocab, std::int64_t padded, do
     return c;
 }
 
-// What the communicator does between the calls: elementwise over the ranks' tensors, the result everywhere.
-// Nothing on the sim device, where nothing has a value.
-void combine(Stream& stream, std::vector<TensorView> parts, double (*both)(double, double)) {
-    if (dynamic_cast<HostStream*>(&stream) == nullptr) return;
-    host_stream(stream).run([parts = std::move(parts), both] {
-        for (std::int64_t i = 0; i < parts[0].elements(); ++i) {
-            double value = element(parts[0], i);
-            for (std::size_t rank = 1; rank < parts.size(); ++rank)
-                value = both(value, element(parts[rank], i));
-            for (const TensorView& part : parts) set_element(part, i, value);
-        }
-    });
-}
-
 // `ranks` ranks hold `width` columns each.
 OpCase parallel_cross_entropy(std::int64_t m, std::int32_t vocab, int ranks, std::int64_t width,
                               double ignored) {
@@ -296,11 +282,11 @@ OpCase parallel_cross_entropy(std::int64_t m, std::int32_t vocab, int ranks, std
         each([&](std::size_t rank, TensorView part, LossSettings settings) {
             ops.loss.row_maxima(s, maxima[rank], part, settings);
         });
-        combine(s, maxima, [](double a, double b) { return std::max(a, b); });
+        t.combine(s, maxima, CaseCombine::Maximum);
         each([&](std::size_t rank, TensorView part, LossSettings settings) {
             ops.loss.exponential_sums(s, sums[rank], part, maxima[rank], t["targets"], settings);
         });
-        combine(s, sums, [](double a, double b) { return a + b; });
+        t.combine(s, sums, CaseCombine::Sum);
         each([&](std::size_t rank, TensorView part, LossSettings settings) {
             ops.loss.finish_cross_entropy(s, t["losses"], part, maxima[rank], sums[rank], t["targets"],
                                           settings);
@@ -361,6 +347,35 @@ std::vector<OpCase> op_cases() {
         parallel_cross_entropy(19, 97, 4, 32, 0.3),
         parallel_cross_entropy(3, 97, 8, 16, 0.0),
         parallel_cross_entropy(6, 2500, 2, 1280, 0.0),
+    };
+}
+
+std::vector<OpCase> wide_op_cases() {
+    const Into over = Into::Overwrite;
+    const Into accumulate = Into::Accumulate;
+    return {
+        matmul(300, 264, 8, true, accumulate),
+        norm(NormKind::LayerNorm, 600, 1104, true, true, accumulate),
+        norm(NormKind::LayerNorm, 9, 520, true, true, over),
+        norm(NormKind::LayerNorm, 3, 4000, false, true, over),
+        norm(NormKind::LayerNorm, 2, 20000, true, true, accumulate),
+        norm(NormKind::RmsNorm, 2500, 24, true, false, over),
+        norm(NormKind::RmsNorm, 5, 8192, true, false, over),
+        norm(NormKind::RmsNorm, 3, 8193, true, true, over),
+        attention(1, 150, 3, 1, 100, 0.0F),
+        attention(1, 140, 2, 1, 32, 0.1F),
+        attention(1, 141, 2, 1, 120, 0.1F),
+        attention(1, 75, 2, 1, 160, 0.0F),
+        attention(1, 33, 2, 2, 250, 0.2F),
+        rope(1, 3, 32, 8, 128),
+        bias_gelu(300, 520, over),
+        swiglu(70, 264),
+        add(40, 1024),
+        dropout(40, 5, 16, 264, 0.2F),
+        embedding(4, 100, 264, 7, 128, 0, over),
+        embedding(3, 50, 520, 300, 50, 0, accumulate),
+        cross_entropy(3, 20001, 20096, 0.0),
+        parallel_cross_entropy(3, 20001, 2, 10112, 0.3),
     };
 }
 

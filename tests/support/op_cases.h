@@ -38,6 +38,8 @@ struct CaseTensor {
     bool constant_gradient = false;  // WideOutput: d = 1 (losses), not random
 };
 
+enum class CaseCombine { Maximum, Sum };
+
 // The tensors of one case in one dtype, with their gradients and scratch, in one device's memory.
 class CaseTensors {
   public:
@@ -45,6 +47,9 @@ class CaseTensors {
     [[nodiscard]] TensorView optional(const std::string& name) const;  // empty view if the case has none
     [[nodiscard]] const std::map<std::string, TensorView>& all() const { return views_; }
     TensorView scratch;
+    // What ranks would do between two ops: `parts` of equal shape all become their combination. The one given
+    // here is for host memory; whoever keeps tensors elsewhere replaces it.
+    std::function<void(Stream&, const std::vector<TensorView>& parts, CaseCombine)> combine;
 
   private:
     friend struct OpCase;
@@ -67,10 +72,26 @@ struct OpCase {
     // are accumulated into with small numbers.
     [[nodiscard]] CaseTensors allocate(Device& device, Ops ops, DType dtype, DType rounded_to,
                                        std::uint64_t seed) const;
+    // The same tensors in another device's memory, which is left as it is. Nothing is copied; `combine` is
+    // empty.
+    [[nodiscard]] CaseTensors allocate_like(const CaseTensors& other, Device& device, Ops ops,
+                                            DType dtype) const;
+
+  private:
+    void add_scratch(CaseTensors& tensors_of_case, Device& device, Ops ops, DType dtype) const;
 };
+
+// Largest error of `found` against `wanted` (host memory, any dtypes) in units of what is allowed: half an
+// ulp for the store and as much again of the largest element for what happened inside, `op_case.slack` times.
+// Above 1 is wrong; NaN where there is no error bound.
+double worst_error(const TensorView& found, const TensorView& wanted, const OpCase& op_case, DType compute);
 
 // Small and odd shapes of every op: M = 1, sizes off the vector length, grouped queries, several tiles,
 // padded vocabularies, ignored targets.
 std::vector<OpCase> op_cases();
+
+// Larger ones, for backends whose kernels share a row or a sum among many threads and choose by width how:
+// rows of every size class, more rows than partial sums, frequent tokens, heads of every width.
+std::vector<OpCase> wide_op_cases();
 
 }  // namespace trainctl

@@ -3,9 +3,9 @@
 #include <algorithm>
 #include <cstring>
 
-#include "ops/contract.h"
 #include "ops/cpu/families.h"
 #include "trainctl/device/host_stream.h"
+#include "trainctl/ops/contract.h"
 
 namespace trainctl::cpu {
 namespace {

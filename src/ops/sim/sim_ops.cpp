@@ -4,8 +4,8 @@
 // traffic. Bytes: each operand once, read-modify-write twice.
 #include <initializer_list>
 
-#include "ops/contract.h"
 #include "trainctl/ops/backends.h"
+#include "trainctl/ops/contract.h"
 
 namespace trainctl {
 namespace {
