@@ -87,7 +87,7 @@ StepBenchResult bench_step(Rank& rank, const JobSpec& job, Clock& clock, const S
         gemm_times.push_back(clock.monotonic_s() - began);
     }
     result.ranks = rank.world.size();
-    result.threads = rank.device.threads();
+    result.threads = rank.device.info().threads;
     result.step_s = median(step_times);
     result.gemm_s = median(gemm_times);
     result.loss_last = steps.back().loss;

@@ -5,6 +5,7 @@
 #include "trainctl/base/text.h"
 #include "trainctl/checkpoint/space.h"
 #include "trainctl/config/model_math.h"
+#include "trainctl/train/host_slices.h"
 
 namespace trainctl {
 
@@ -25,10 +26,11 @@ RunCheckpoints::RunCheckpoints(CheckpointStore& store, Rank& rank, Training& tra
 void RunCheckpoints::save(const Progress& progress, SaveReason /*reason*/) {
     // The slices are read by the host: everything that may still write them must have passed.
     rank_.communication->synchronize();
-    rank_.compute->synchronize();
+    HostSlices state(rank_.device, *rank_.compute, training_.state().state_slices());
+    state.download();
     Snapshot snapshot;
     snapshot.step = progress.step;
-    snapshot.slices = training_.state().state_slices();
+    snapshot.slices = state.host();
     snapshot.counters = to_counters(progress);
     snapshot.scalars = to_scalars(progress);
     snapshot.layout = context_.layout;
@@ -71,7 +73,8 @@ RunCheckpoints::Resumed RunCheckpoints::resume(const ResumeRequest& request, Run
                                                const std::function<void(const Manifest&)>& accept) {
     LoadRequest wanted;
     wanted.accept = accept;
-    wanted.wanted = training_.state().load_slices();
+    HostSlices loaded(rank_.device, *rank_.compute, training_.state().load_slices());
+    wanted.wanted = loaded.host();
     Progress required;
     required.loss_scale = LossScaler(training_.job().precision).start({});
     for (const auto& [name, value] : to_counters(required)) wanted.required_counters.push_back(name);
@@ -81,6 +84,7 @@ RunCheckpoints::Resumed RunCheckpoints::resume(const ResumeRequest& request, Run
         log_.info(resumed.report.text);
     }
     if (resumed.report.outcome == LoadOutcome::StartFresh) return resumed;
+    loaded.upload();
     training_.state().loaded();
     const Manifest& manifest = resumed.report.manifest;
     resumed.progress = progress_from_checkpoint(manifest.counters, manifest.scalars);

@@ -11,6 +11,7 @@
 #include "trainctl/base/error.h"
 #include "trainctl/base/text.h"
 #include "trainctl/rundir/run_identity.h"
+#include "trainctl/train/host_slices.h"
 #include "trainctl/train/run_checkpoints.h"
 #include "trainctl/train/synthetic_stream.h"
 
@@ -32,9 +33,16 @@ bool same_bits(double a, double b) {
     return std::bit_cast<std::uint64_t>(a) == std::bit_cast<std::uint64_t>(b);
 }
 
-std::vector<std::byte> copy_state(ZeroState& state) {
+HostSlices state_on_host(Rank& rank, Training& training) {
+    HostSlices state(rank.device, *rank.compute, training.state().state_slices());
+    state.download();
+    return state;
+}
+
+std::vector<std::byte> copy_state(Rank& rank, Training& training) {
     std::vector<std::byte> bytes;
-    for (const NamedSlice& slice : state.state_slices()) {
+    const HostSlices state = state_on_host(rank, training);
+    for (const NamedSlice& slice : state.host()) {
         bytes.insert(bytes.end(), slice.view.data, slice.view.data + slice.view.bytes());
     }
     return bytes;
@@ -49,7 +57,8 @@ bool any_nonzero(const TensorView& view) {
 std::vector<std::string> parameters_without_gradient(Rank& rank, Training& training) {
     const std::vector<ParamSpec>& params = training.model().parameters();
     std::vector<std::int64_t> moved(params.size(), 0);
-    for (const NamedSlice& slice : training.state().state_slices()) {
+    const HostSlices state = state_on_host(rank, training);
+    for (const NamedSlice& slice : state.host()) {
         for (std::size_t index = 0; index < params.size(); ++index) {
             if (slice.name == params[index].name + ".v" && any_nonzero(slice.view)) moved[index] = 1;
         }
@@ -225,7 +234,7 @@ SmokeReport run_smoke(Rank& rank, FileSystem& files, Clock& clock, Log& log, con
         if (with_checkpoint) checkpoints.save(progress, SaveReason::Request);
         run.run_to(saved_step + compared_steps, progress, trace);
         rank.communication->synchronize();
-        state_after_compared = copy_state(training.state());
+        state_after_compared = copy_state(rank, training);
         run.run_to(smoke_steps, progress, trace);
         rank.communication->synchronize();
         report.checks.push_back(check_first_loss(trace.front().loss));
@@ -243,7 +252,7 @@ SmokeReport run_smoke(Rank& rank, FileSystem& files, Clock& clock, Log& log, con
         TracedRun run(rank, training, clock, quiet);
         run.run_to(saved_step + compared_steps, progress, again);
         rank.communication->synchronize();
-        bool exact = copy_state(training.state()) == state_after_compared;
+        bool exact = copy_state(rank, training) == state_after_compared;
         for (std::size_t index = 0; index < again.size(); ++index) {
             const StepTrace& straight = trace[saved_step + index];
             exact = exact && same_bits(again[index].loss, straight.loss) &&

@@ -6,11 +6,14 @@
 
 namespace trainctl {
 
-Rank::Rank(CpuDevice& rank_device, World& rank_world, MeshShape shape)
+Rank::Rank(CpuDevice& cpu, World& rank_world, MeshShape shape)
+    : Rank(cpu, make_cpu_ops(cpu), rank_world, make_mesh(rank_world, shape)) {}
+
+Rank::Rank(Device& rank_device, std::unique_ptr<OpsBackend> rank_backend, World& rank_world, Mesh rank_mesh)
     : device(rank_device),
       world(rank_world),
-      mesh(make_mesh(rank_world, shape)),
-      backend(make_cpu_ops(rank_device)),
+      mesh(std::move(rank_mesh)),
+      backend(std::move(rank_backend)),
       compute(rank_device.make_stream("compute", StreamRole::Compute)),
       communication(rank_device.make_stream("communication", StreamRole::Communication)),
       exchange(rank_device.make_stream("pipeline", StreamRole::Communication)),

@@ -9,6 +9,7 @@
 
 #include "support/memory_file_system.h"
 #include "support/run_ranks.h"
+#include "trainctl/train/host_slices.h"
 #include "trainctl/train/synthetic_stream.h"
 
 namespace trainctl::test {
@@ -148,7 +149,10 @@ TrainOutcome train(const TrainSetup& setup) {
     const auto as_rank = [&](World& world, CpuDevice& device) {
         SystemClock clock;
         JobSpec job = setup.job;
-        Rank rank(device, world, mesh_shape(job.parallel, world.size()));
+        const MeshShape shape = mesh_shape(job.parallel, world.size());
+        const std::shared_ptr<Rank> made = setup.make_rank ? setup.make_rank(world, device, shape)
+                                                           : std::make_shared<Rank>(device, world, shape);
+        Rank& rank = *made;
         Training training(rank, job, setup.data != nullptr ? *setup.data : synthetic, setup.validation, clock,
                           setup.hooks ? setup.hooks(world.rank()) : TrainingHooks{});
         std::unique_ptr<CheckpointStore> store;
@@ -172,7 +176,7 @@ TrainOutcome train(const TrainSetup& setup) {
         }
         if (fresh) training.state().initialise(job.seed);
         TrainOutcome own;
-        RecordingObserver observer(own, device);
+        RecordingObserver observer(own, rank.device);
         StopFlag stop;
         std::int64_t boundary = start.step;
         Trainer trainer({training.runner(),
@@ -198,9 +202,11 @@ TrainOutcome train(const TrainSetup& setup) {
         }
         rank.communication->synchronize();
         rank.compute->synchronize();
-        collect(training.state().state_slices(), outcome.state, mutex);
+        HostSlices saved(rank.device, *rank.compute, training.state().state_slices());
+        saved.download();
+        collect(saved.host(), outcome.state, mutex);
         const std::uint64_t planned = training.plan().device_bytes();
-        const std::uint64_t held = device.memory_use().device_bytes;
+        const std::uint64_t held = rank.device.memory_use().device_bytes;
         if (planned != held) {
             const std::lock_guard lock(mutex);
             outcome.off_plan.push_back("rank " + std::to_string(world.rank()) + " holds " +
@@ -215,7 +221,9 @@ TrainOutcome train(const TrainSetup& setup) {
         }
         outcome.steps_of_rank[static_cast<std::size_t>(world.rank())] = std::move(own.steps);
         world.control().barrier();  // the state is whole
-        for (const NamedSlice& slice : training.state().load_slices()) {
+        HostSlices held_slices(rank.device, *rank.compute, training.state().load_slices());
+        held_slices.download();
+        for (const NamedSlice& slice : held_slices.host()) {
             if (equals(slice, outcome.state.at(slice.name))) continue;
             const std::lock_guard lock(mutex);
             outcome.drifted.push_back(slice.name);

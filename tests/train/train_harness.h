@@ -37,6 +37,8 @@ struct TrainSetup {
     const SampleStream* data = nullptr;  // default: a synthetic language over the job's vocabulary
     const SampleStream* validation = nullptr;
     std::function<TrainingHooks(int rank)> hooks;
+    // Another device than the rank's processor; what it keeps lives as long as the rank.
+    std::function<std::shared_ptr<Rank>(World& world, CpuDevice& host, MeshShape shape)> make_rank;
     // Called at every rank before training and at every step boundary (Trainer's check).
     std::function<void(int rank, StopFlag& stop, std::int64_t step)> at_boundary;
 };

@@ -53,7 +53,7 @@ enum class Memory {
 
 class Device;
 
-// Owns device or pinned memory; must not outlive its Device. Aligned to 4096 bytes, zero-filled.
+// Owns device or pinned memory; must not outlive its Device. Aligned to 256 bytes, zero-filled.
 class Buffer {
   public:
     Buffer() = default;
@@ -83,12 +83,18 @@ class Buffer {
     Memory memory_ = Memory::Device;
 };
 
+enum class DeviceMemoryKind {
+    Host,  // the host reads and writes it as its own
+    Own,   // only ops and copies reach it
+};
+
 struct DeviceInfo {
     std::string kind;                // "cpu" | "cuda" | "sim"
     std::string name;                // processor or GPU name
     std::string isa;                 // cpu: the kernel level in use
     int threads = 1;                 // cpu: compute threads of this rank
     std::uint64_t memory_bytes = 0;  // what may be allocated in all
+    DeviceMemoryKind memory = DeviceMemoryKind::Host;
 };
 
 struct MemoryUse {

@@ -1,0 +1,32 @@
+// State slices where the host can read and write them: checkpoints and comparisons are made there.
+#pragma once
+
+#include <vector>
+
+#include "trainctl/device/device.h"
+#include "trainctl/model/named_slice.h"
+
+namespace trainctl {
+
+// On a device whose memory is the host's, the slices themselves; elsewhere pinned copies, made and brought
+// back on demand. Thread rule: the rank's compute thread. The device and the memory behind `slices` must
+// outlive it.
+class HostSlices {
+  public:
+    HostSlices(Device& device, Stream& stream, std::vector<NamedSlice> slices);
+
+    // The same names and places; the views are host memory.
+    [[nodiscard]] const std::vector<NamedSlice>& host() const { return host_; }
+    // Device to host, and back; wait until it is done.
+    void download();
+    void upload();
+
+  private:
+    Device& device_;
+    Stream& stream_;
+    std::vector<NamedSlice> slices_;
+    std::vector<NamedSlice> host_;
+    Buffer copies_;  // empty where the slices are host memory
+};
+
+}  // namespace trainctl

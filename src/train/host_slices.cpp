@@ -1,0 +1,37 @@
+#include "trainctl/train/host_slices.h"
+
+namespace trainctl {
+namespace {
+
+constexpr std::size_t grain = 64;  // bytes: slices begin at cache lines
+
+std::size_t rounded(std::size_t bytes) { return (bytes + grain - 1) / grain * grain; }
+
+}  // namespace
+
+HostSlices::HostSlices(Device& device, Stream& stream, std::vector<NamedSlice> slices)
+    : device_(device), stream_(stream), slices_(std::move(slices)), host_(slices_) {
+    if (device.info().memory == DeviceMemoryKind::Host) return;
+    std::size_t bytes = 0;
+    for (const NamedSlice& slice : slices_) bytes += rounded(slice.view.bytes());
+    copies_ = device.allocate(bytes, Memory::Pinned, "state on the host");
+    std::byte* next = copies_.data();
+    for (NamedSlice& slice : host_) {
+        slice.view.data = next;
+        next += rounded(slice.view.bytes());
+    }
+}
+
+void HostSlices::download() {
+    for (std::size_t i = 0; i < slices_.size() && copies_.bytes() > 0; ++i)
+        device_.copy(stream_, host_[i].view.data, slices_[i].view.data, slices_[i].view.bytes());
+    stream_.synchronize();
+}
+
+void HostSlices::upload() {
+    for (std::size_t i = 0; i < slices_.size() && copies_.bytes() > 0; ++i)
+        device_.copy(stream_, slices_[i].view.data, host_[i].view.data, slices_[i].view.bytes());
+    stream_.synchronize();
+}
+
+}  // namespace trainctl
