@@ -29,6 +29,7 @@ packages=(
     "libisal-dev ISA-L >= 2.30"
     "libxxhash-dev xxHash >= 0.8"
     "catch2 Catch2 2.13 (version 2)"
+    "libboost-context-dev Boost.Context >= 1.74 (tests of the CUDA sources, where the CUDA toolkit is there)"
     "python3 Python >= 3.9 (test scripts; not used at run time)"
 )
 checks=(

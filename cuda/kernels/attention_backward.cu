@@ -1,0 +1,358 @@
+// Backward in two passes, both of which make the probabilities again, so that every sum has one owner and one
+// order: first the gradients of queries (a warp owns queries, keys and values pass by), then those of keys
+// and values (a warp owns keys, the queries of all heads that read them pass by).
+//
+// With s = scale q k, p = e^(s - lse), mask m:  dv_j = sum_i m p do_i;  dp = m (do . v);  ds = p (dp -
+// delta), delta = do . o; dq_i = scale sum_j ds k_j;  dk_j = scale sum_i ds q_i.
+#include "cuda/kernels/attention_backward.h"
+#include "cuda/kernels/attention_f32.h"
+#include "cuda/kernels/attention_host.h"
+#include "cuda/kernels/attention_tile.h"
+#include "cuda/launch.h"
+
+namespace trainctl::cuda {
+namespace {
+
+template <int row_tiles, int column_tiles>
+__device__ void scale_sums(float (&sums)[row_tiles][column_tiles][4], float scale) {
+#pragma unroll
+    for (int i = 0; i < row_tiles; ++i) {
+#pragma unroll
+        for (int j = 0; j < column_tiles; ++j) {
+#pragma unroll
+            for (int k = 0; k < 4; ++k) sums[i][j][k] *= scale;
+        }
+    }
+}
+
+// a . b over a row, shared by the four lanes that share it.
+template <int columns, class T>
+__device__ float row_product(const T* a, const T* b, int dim, RowAccess access) {
+    float sum = 0.0F;
+    const int lane = static_cast<int>(threadIdx.x) % 4;
+    if (access == RowAccess::By16Bytes) {
+#pragma unroll
+        for (int column = lane * chunk_elements; column < columns; column += 4 * chunk_elements) {
+            if (column >= dim) continue;
+            const auto x = *reinterpret_cast<const Pack<T>*>(a + column);
+            const auto y = *reinterpret_cast<const Pack<T>*>(b + column);
+#pragma unroll
+            for (int i = 0; i < chunk_elements; ++i)
+                sum = fused_multiply_add(widen(x.lane[i]), widen(y.lane[i]), sum);
+        }
+    } else {
+#pragma unroll 1
+        for (int column = lane; column < dim; column += 4)
+            sum = fused_multiply_add(widen(a[column]), widen(b[column]), sum);
+    }
+    return row_sum(sum);
+}
+
+// 32 rows to a warp where registers allow, as in forward: the owned gradients take 64 registers of a lane per
+// 64 columns, scores and their gradients 32 each per 32 columns.
+template <int columns, Drops drops>
+struct QuerySizes {
+    static constexpr int warps = 4;
+    static constexpr int row_tiles = columns <= (drops == Drops::None ? 128 : 64) ? 2 : 1;
+    static constexpr int keys = columns <= 128 ? 32 : 16;
+    static constexpr int queries = 16 * row_tiles * warps;
+    static constexpr int threads = warps * warp_size;
+    static constexpr int own = tile_elements(queries, columns);
+    static constexpr int tile = tile_elements(keys, columns);
+    static constexpr std::size_t shared_bytes =
+        2 * static_cast<std::size_t>(2 * own + 4 * tile) + 8 * static_cast<std::size_t>(queries);
+};
+
+template <class T, int columns, Drops drops>
+__global__ void __launch_bounds__(QuerySizes<columns, drops>::threads, 2)
+    query_kernel(T* dqkv, float* delta, const T* dout, const T* out, const float* lse, const T* qkv,
+                 AttentionSettings s, DropoutMask mask, RowAccess access, int tiles) {
+    using Sizes = QuerySizes<columns, drops>;
+    constexpr int row_tiles = Sizes::row_tiles;
+    constexpr int key_tiles = Sizes::keys / 8;
+    const int warp_row = static_cast<int>(threadIdx.x) / warp_size * 16 * row_tiles;
+    T* const q = shared_memory<T>();
+    T* const dy = q + Sizes::own;
+    T* const buffers = dy + Sizes::own;
+    // Of this warp's rows. In shared memory because registers are short.
+    float* const row_lse = reinterpret_cast<float*>(buffers + 4 * Sizes::tile) + warp_row;  // times log2(e)
+    float* const row_delta = row_lse + Sizes::queries;
+
+    // Longest first, as in forward.
+    const BlockPlace place = block_place(s.heads, tiles);
+    const int first = (tiles - 1 - place.tile) * Sizes::queries;
+    const std::int64_t kv_head = place.head / (s.heads / s.kv_heads);
+    const HeadRows<const T> keys = key_rows(qkv, s, place.sample, kv_head);
+    const HeadRows<const T> values = value_rows(qkv, s, place.sample, kv_head);
+    const HeadRows<const T> dout_rows = head_rows(dout, s, s.heads, place.sample, place.head);
+    const int length = static_cast<int>(s.length);
+    const int end = first + Sizes::queries < length ? first + Sizes::queries : length;
+    const int first_query = first + warp_row;
+    const float scale = s.scale * log2_e;
+    const auto fetch_keys = [&](int first_key, T* buffer) {
+        fetch_tile<Sizes::keys, columns, Sizes::threads>(buffer, keys, first_key, s, access);
+        fetch_tile<Sizes::keys, columns, Sizes::threads>(buffer + Sizes::tile, values, first_key, s, access);
+        commit_group();
+    };
+
+    fetch_tile<Sizes::queries, columns, Sizes::threads>(q, query_rows(qkv, s, place.sample, place.head),
+                                                        first, s, access);
+    fetch_tile<Sizes::queries, columns, Sizes::threads>(dy, dout_rows, first, s, access);
+    fetch_keys(0, buffers);
+
+    // Each warp's own rows; those beyond the length have zeros everywhere, which makes their gradients zeros
+    // too.
+    {
+        const HeadRows<const T> out_rows = head_rows(out, s, s.heads, place.sample, place.head);
+        const std::int64_t saved = (place.sample * s.heads + place.head) * s.length;
+#pragma unroll
+        for (int i = 0; i < row_tiles; ++i) {
+#pragma unroll
+            for (int which = 0; which < 2; ++which) {
+                const int query = first_query + sum_row(i, which);
+                const int row = query < length ? query : length - 1;
+                const float product = row_product<columns>(dout_rows.row(row), out_rows.row(row),
+                                                           static_cast<int>(s.head_dim), access);
+                if (threadIdx.x % 4 != 0) continue;
+                row_lse[sum_row(i, which)] = query < length ? lse[saved + query] * log2_e : 0.0F;
+                row_delta[sum_row(i, which)] = query < length ? product : 0.0F;
+                if (query < length) delta[saved + query] = product;
+            }
+        }
+        sync_warp();
+    }
+
+    float dq[row_tiles][columns / 8][4];
+    clear(dq);
+    for (int first_key = 0; first_key < end; first_key += Sizes::keys) {
+        const T* const k = buffers + first_key / Sizes::keys % 2 * 2 * Sizes::tile;
+        wait_groups<0>();
+        sync_block();
+        if (first_key + Sizes::keys < end)
+            fetch_keys(first_key + Sizes::keys,
+                       buffers + (first_key / Sizes::keys + 1) % 2 * 2 * Sizes::tile);
+        if (first_key >= first_query + 16 * row_tiles) continue;  // not seen by any query of this warp
+        float p[row_tiles][key_tiles][4];
+        clear(p);
+        multiply_rows<columns>(p, q, warp_row, k, 0);
+        if (first_key + Sizes::keys > first_query) hide_later_keys(p, first_query, first_key);
+        float ds[row_tiles][key_tiles][4];
+        clear(ds);
+        multiply_rows<columns>(ds, dy, warp_row, k + Sizes::tile, 0);
+#pragma unroll
+        for (int i = 0; i < row_tiles; ++i) {
+#pragma unroll
+            for (int which = 0; which < 2; ++which) {
+                const float offset = -row_lse[sum_row(i, which)];
+                const float subtrahend = row_delta[sum_row(i, which)];
+#pragma unroll
+                for (int j = 0; j < key_tiles; ++j) {
+                    float factors[2] = {1.0F, 1.0F};
+                    if constexpr (drops == Drops::Some) {
+                        HeadDropout(mask, s, place.sample, place.head)
+                            .two(factors, first_query + sum_row(i, which), first_key + sum_column(j));
+                    }
+#pragma unroll
+                    for (int c = 0; c < 2; ++c) {
+                        const float probability =
+                            exp2_approximate(fused_multiply_add(p[i][j][2 * which + c], scale, offset));
+                        float& gradient = ds[i][j][2 * which + c];
+                        gradient = probability * (gradient * factors[c] - subtrahend);
+                    }
+                }
+            }
+        }
+        multiply_columns<columns>(dq, LeftOperand<T, row_tiles, key_tiles / 2>(ds), k, 0);
+    }
+    scale_sums(dq, s.scale);
+    // A warp's queries have been read by nobody else.
+    store_sums<columns>(query_rows(dqkv, s, place.sample, place.head), first_query, 0, dq, q, warp_row, s,
+                        access);
+}
+
+// A warp owns the gradients of keys and of values. Where both do not fit into registers, `parts` warps own
+// the same rows, some of the columns each, and make the probabilities for themselves.
+template <int columns, Drops drops>
+struct KeySizes {
+    static constexpr int parts = columns <= 128 ? 1 : 2;
+    static constexpr int warps = 4 * parts;
+    static constexpr int blocks = 2 / parts;  // on a multiprocessor at once, as registers allow
+    static constexpr int row_tiles = columns <= 64 ? 2 : 1;
+    static constexpr int queries = drops == Drops::Some || columns > 128 ? 16 : 32;
+    static constexpr int keys = 16 * row_tiles * warps / parts;
+    static constexpr int threads = warps * warp_size;
+    static constexpr int own = tile_elements(keys, columns);
+    static constexpr int tile = tile_elements(queries, columns);
+    static constexpr int stage =
+        2 * tile + 2 * queries * 2;  // elements: queries, output gradients, lse, delta
+    static constexpr std::size_t shared_bytes = 2 * static_cast<std::size_t>(2 * own + 2 * stage);
+};
+
+template <class T, int columns, Drops drops>
+__global__ void __launch_bounds__(KeySizes<columns, drops>::threads, KeySizes<columns, drops>::blocks)
+    key_kernel(T* dqkv, const T* dout, const float* lse, const float* delta, const T* qkv,
+               AttentionSettings s, DropoutMask mask, RowAccess access, int tiles) {
+    using Sizes = KeySizes<columns, drops>;
+    constexpr int row_tiles = Sizes::row_tiles;
+    constexpr int query_tiles = Sizes::queries / 8;
+    constexpr int column_tiles = columns / 8 / Sizes::parts;
+    T* const k = shared_memory<T>();
+    T* const v = k + Sizes::own;
+    T* const stages = v + Sizes::own;
+
+    // The first keys are seen by most queries.
+    const BlockPlace place = block_place(s.kv_heads, tiles);
+    const int first = place.tile * Sizes::keys;
+    const int length = static_cast<int>(s.length);
+    const int warp = static_cast<int>(threadIdx.x) / warp_size;
+    const int warp_row = warp / Sizes::parts * 16 * row_tiles;
+    const int column = warp % Sizes::parts * 8 * column_tiles;
+    const int first_key = first + warp_row;
+    const float scale = s.scale * log2_e;
+
+    // Steps: tiles of queries from the first that sees a key on, head by head.
+    const int group = static_cast<int>(s.heads / s.kv_heads);
+    struct Step {
+        int head;  // of the group
+        int query;
+        int stage;
+    };
+    const Step start{0, first / Sizes::queries * Sizes::queries, 0};
+    const auto after = [&](const Step& step) {
+        const int query = step.query + Sizes::queries;
+        return query < length ? Step{step.head, query, 1 - step.stage}
+                              : Step{step.head + 1, start.query, 1 - step.stage};
+    };
+    const auto fetch_step = [&](const Step& step) {
+        T* const stage = stages + step.stage * Sizes::stage;
+        auto* const saved = reinterpret_cast<float*>(stage + 2 * Sizes::tile);
+        const std::int64_t head = place.head * group + step.head;
+        const std::int64_t sample = computed_here(static_cast<int>(place.sample));
+        const int query = step.query;
+        fetch_tile<Sizes::queries, columns, Sizes::threads>(stage, query_rows(qkv, s, sample, head), query, s,
+                                                            access);
+        fetch_tile<Sizes::queries, columns, Sizes::threads>(
+            stage + Sizes::tile, head_rows(dout, s, s.heads, sample, head), query, s, access);
+        const int i = static_cast<int>(threadIdx.x);
+        if (i < 2 * Sizes::queries) {
+            const float* rows = (i < Sizes::queries ? lse : delta) + (sample * s.heads + head) * s.length;
+            const int row = query + i % Sizes::queries;
+            fetch_4(saved + i, rows + row, row < length ? Fetch::Data : Fetch::Zeros);
+        }
+        commit_group();
+    };
+
+    fetch_tile<Sizes::keys, columns, Sizes::threads>(k, key_rows(qkv, s, place.sample, place.head), first, s,
+                                                     access);
+    fetch_tile<Sizes::keys, columns, Sizes::threads>(v, value_rows(qkv, s, place.sample, place.head), first,
+                                                     s, access);
+    fetch_step(start);
+
+    float dk[row_tiles][column_tiles][4];
+    float dv[row_tiles][column_tiles][4];
+    clear(dk);
+    clear(dv);
+    for (Step step = start; step.head < group; step = after(step)) {
+        const T* const q = stages + step.stage * Sizes::stage;
+        const T* const dy = q + Sizes::tile;
+        const auto* const query_lse = reinterpret_cast<const float*>(dy + Sizes::tile);
+        const float* const query_delta = query_lse + Sizes::queries;
+        wait_groups<0>();
+        sync_block();
+        if (const Step next = after(step); next.head < group) fetch_step(next);
+        const int first_query = step.query;
+        if (first_query + Sizes::queries <= first_key) continue;  // no query here sees a key of this warp
+        // Transposed: a row is a key, so that probabilities and their gradients are left operands as they
+        // are.
+        float p[row_tiles][query_tiles][4];
+        clear(p);
+        multiply_rows<columns>(p, k, warp_row, q, 0);
+        const bool hides = first_query < first_key + 16 * row_tiles;
+#pragma unroll
+        for (int i = 0; i < row_tiles; ++i) {
+#pragma unroll
+            for (int j = 0; j < query_tiles; ++j) {
+#pragma unroll
+                for (int c = 0; c < 4; ++c) {
+                    const int query = sum_column(j) + c % 2;
+                    p[i][j][c] =
+                        exp2_approximate(fused_multiply_add(p[i][j][c], scale, -query_lse[query] * log2_e));
+                    if (hides && first_key + sum_row(i, c / 2) > first_query + query) p[i][j][c] = 0.0F;
+                }
+            }
+        }
+        float ds[row_tiles][query_tiles][4];
+        clear(ds);
+        multiply_rows<columns>(ds, v, warp_row, dy, 0);
+#pragma unroll
+        for (int i = 0; i < row_tiles; ++i) {
+#pragma unroll
+            for (int j = 0; j < query_tiles; ++j) {
+#pragma unroll
+                for (int c = 0; c < 4; ++c) {
+                    const int query = sum_column(j) + c % 2;
+                    float factor = 1.0F;
+                    if constexpr (drops == Drops::Some) {
+                        factor = HeadDropout(mask, s, place.sample, place.head * group + step.head)
+                                     .one(first_query + query, first_key + sum_row(i, c / 2));
+                    }
+                    ds[i][j][c] = p[i][j][c] * (ds[i][j][c] * factor - query_delta[query]);
+                    p[i][j][c] *= factor;
+                }
+            }
+        }
+        multiply_columns<columns>(dv, LeftOperand<T, row_tiles, query_tiles / 2>(p), dy, column);
+        multiply_columns<columns>(dk, LeftOperand<T, row_tiles, query_tiles / 2>(ds), q, column);
+    }
+    scale_sums(dk, s.scale);
+    if constexpr (Sizes::parts > 1) sync_block();  // other warps may still be reading these rows
+    store_sums<columns>(key_rows(dqkv, s, place.sample, place.head), first_key, column, dk, k, warp_row, s,
+                        access);
+    store_sums<columns>(value_rows(dqkv, s, place.sample, place.head), first_key, column, dv, v, warp_row, s,
+                        access);
+}
+
+template <class T, int columns, Drops drops>
+void start(T* dqkv, const T* dout, const T* out, const float* lse, const T* qkv, float* delta,
+           const AttentionSettings& s, cudaStream_t stream) {
+    using Query = QuerySizes<columns, drops>;
+    using Key = KeySizes<columns, drops>;
+    const RowAccess access = row_access(s, {dqkv, dout, out, qkv});
+    const DropoutMask mask(s.dropout);
+    const unsigned query_tiles = blocks_for(s.length, Query::queries);
+    launch("attention backward, queries",
+           {{static_cast<unsigned>(s.batch * s.heads) * query_tiles, 1, 1},
+            {Query::threads, 1, 1},
+            Query::shared_bytes,
+            stream},
+           &query_kernel<T, columns, drops>, dqkv, delta, dout, out, lse, qkv, s, mask, access,
+           static_cast<int>(query_tiles));
+    const unsigned key_tiles = blocks_for(s.length, Key::keys);
+    launch("attention backward, keys and values",
+           {{static_cast<unsigned>(s.batch * s.kv_heads) * key_tiles, 1, 1},
+            {Key::threads, 1, 1},
+            Key::shared_bytes,
+            stream},
+           &key_kernel<T, columns, drops>, dqkv, dout, lse, delta, qkv, s, mask, access,
+           static_cast<int>(key_tiles));
+}
+
+}  // namespace
+
+void attention_backward(void* dqkv, const void* dout, const void* out, const float* lse, const void* qkv,
+                        float* delta, DType dtype, const AttentionSettings& settings, cudaStream_t stream) {
+    if (settings.batch * settings.length == 0) return;
+    if (dtype == DType::F32) {
+        attention_backward_f32(static_cast<float*>(dqkv), static_cast<const float*>(dout),
+                               static_cast<const float*>(out), lse, static_cast<const float*>(qkv), delta,
+                               settings, stream);
+        return;
+    }
+    with_head_kind(dtype, settings, [&]<class T, int columns, Drops drops>(HeadKind<T, columns, drops>) {
+        start<T, columns, drops>(static_cast<T*>(dqkv), static_cast<const T*>(dout),
+                                 static_cast<const T*>(out), lse, static_cast<const T*>(qkv), delta, settings,
+                                 stream);
+    });
+}
+
+}  // namespace trainctl::cuda

@@ -1,0 +1,37 @@
+// The families of the cuda backend, together.
+#include "cuda/ops/attention.h"
+#include "cuda/ops/elementwise.h"
+#include "cuda/ops/embedding.h"
+#include "cuda/ops/loss.h"
+#include "cuda/ops/matmul.h"
+#include "cuda/ops/norm.h"
+#include "cuda/ops/optimizer.h"
+#include "trainctl/ops/backends.h"
+
+namespace trainctl {
+namespace {
+
+class CudaOps final : public OpsBackend {
+  public:
+    [[nodiscard]] Ops ops() override {
+        return {matmul_, norm_, attention_, elementwise_, embedding_, loss_, optimizer_};
+    }
+
+  private:
+    cuda::CudaMatmul matmul_{cuda::F32Products::Exact};
+    cuda::CudaNorm norm_;
+    cuda::CudaAttention attention_;
+    cuda::CudaElementwise elementwise_;
+    cuda::CudaEmbedding embedding_;
+    cuda::CudaLoss loss_;
+    cuda::CudaOptimizer optimizer_;
+};
+
+}  // namespace
+
+std::unique_ptr<OpsBackend> make_cuda_ops(Device& device) {
+    invariant(device.info().kind == "cuda", "cuda ops need a cuda device");
+    return std::make_unique<CudaOps>();
+}
+
+}  // namespace trainctl

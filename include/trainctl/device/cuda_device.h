@@ -1,0 +1,29 @@
+// The cuda device: a GPU's memory, streams and events. In a build without CUDA the functions answer that.
+#pragma once
+
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "trainctl/device/device.h"
+
+namespace trainctl {
+
+struct CudaDeviceEntry {
+    int ordinal = 0;
+    std::string name;            // "NVIDIA H100 80GB HBM3"
+    std::string pci_bus;         // "0000:17:00.0"
+    int compute_capability = 0;  // 10 x major + minor: 90
+    int multiprocessors = 0;
+    std::uint64_t memory_bytes = 0;
+};
+
+// The GPUs this process may use (CUDA_VISIBLE_DEVICES); empty without a GPU, without a driver, or in a build
+// without CUDA. Never throws for these; `why` (may be nullptr) then gets the reason.
+std::vector<CudaDeviceEntry> list_cuda_devices(std::string* why = nullptr);
+
+// Makes `ordinal` the calling thread's device; the device then belongs to that thread. Exit::Resource if
+// there is no such GPU or it is older than the kernels of this build, Exit::Usage in a build without CUDA.
+std::unique_ptr<Device> make_cuda_device(int ordinal);
+
+}  // namespace trainctl

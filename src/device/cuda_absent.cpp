@@ -1,0 +1,18 @@
+// A build without CUDA.
+#include "trainctl/base/error.h"
+#include "trainctl/device/cuda_device.h"
+
+namespace trainctl {
+
+std::vector<CudaDeviceEntry> list_cuda_devices(std::string* why) {
+    if (why != nullptr) *why = "this binary was built without CUDA";
+    return {};
+}
+
+std::unique_ptr<Device> make_cuda_device(int /*ordinal*/) {
+    fail(Exit::Usage,
+         "expected a build with CUDA for device.kind = \"cuda\", but this binary was built without it; "
+         "install the CUDA toolkit and configure again, or set device.kind = \"cpu\"");
+}
+
+}  // namespace trainctl

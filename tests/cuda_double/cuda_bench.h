@@ -1,0 +1,49 @@
+// An emulated cuda device with ops, and op cases on it.
+#pragma once
+
+#include <memory>
+
+#include "support/op_cases.h"
+#include "trainctl/device/cpu_device.h"
+#include "trainctl/device/cuda_device.h"
+#include "trainctl/ops/backends.h"
+
+namespace trainctl::cuda_double {
+
+// Copies between a tensor of host memory and one of the device, of equal bytes; waits.
+class HostCopies {
+  public:
+    HostCopies(Device& device, Stream& stream) : device_(device), stream_(stream) {}
+    void upload(TensorView to, const TensorView& from);
+    void download(TensorView to, const TensorView& from);
+
+  private:
+    Device& device_;
+    Stream& stream_;
+};
+
+// Where the tensors of a case begin: as allocations do, or one element beyond, off the grid of wide accesses.
+enum class Placement { Aligned, OffGrid };
+
+class CudaBench {
+  public:
+    explicit CudaBench(std::uint64_t seed);
+
+    // Allocates and fills the case as the cpu tests do, runs it on the cuda device, and brings everything
+    // back.
+    CaseTensors run(const OpCase& op_case, DType dtype, Placement placement = Placement::Aligned);
+
+    Device& device() { return *cuda_; }
+    Stream& stream() { return *stream_; }
+    Ops ops() { return ops_->ops(); }
+    HostCopies& copies() { return copies_; }
+
+  private:
+    std::unique_ptr<CpuDevice> cpu_;
+    std::unique_ptr<Device> cuda_;
+    std::unique_ptr<Stream> stream_;
+    std::unique_ptr<OpsBackend> ops_;
+    HostCopies copies_;
+};
+
+}  // namespace trainctl::cuda_double

@@ -1,0 +1,89 @@
+// What the doubles of CUDA's libraries share of the emulated machine.
+#pragma once
+
+#include <cuda_runtime_api.h>
+
+#include <chrono>
+#include <cstdint>
+#include <map>
+#include <memory>
+#include <mutex>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "cuda_double/device_memory.h"
+#include "cuda_double/machine.h"
+#include "support/late_queues.h"
+
+namespace trainctl::cuda_double {
+
+using test::LateItem;
+using test::LateQueue;
+using test::LateQueues;
+using test::LateTicket;
+
+struct EmulatedStream {
+    std::shared_ptr<LateQueue> queue;
+};
+
+struct EmulatedEvent {
+    LateTicket ticket;
+    std::shared_ptr<double> seconds;  // when the newest record was passed; of a steady clock
+};
+
+// Thread rule: `mutex` guards everything; work runs with it held.
+class EmulatedDevice {
+  public:
+    EmulatedDevice(int index, std::uint64_t seed, std::uint64_t memory_bytes);
+    ~EmulatedDevice();
+    EmulatedDevice(const EmulatedDevice&) = delete;
+    EmulatedDevice& operator=(const EmulatedDevice&) = delete;
+
+    // ---- these lock ----
+    cudaError_t push(cudaStream_t stream, LateItem item);
+    cudaError_t force(const LateTicket& ticket);  // runs what the ticket needs
+    cudaError_t query(const LateTicket& ticket);
+
+    // ---- for those who hold the lock, also running work ----
+    EmulatedStream* find(cudaStream_t stream);  // nullptr: not a stream of this device
+    std::unique_ptr<EmulatedStream> open_stream(StreamRole role);
+    static LateTicket everything(EmulatedStream& stream);
+    void remember(const std::string& text);
+    std::uint64_t next_seed();
+    [[nodiscard]] std::uint64_t memory_bytes() const { return memory_bytes_; }
+    [[nodiscard]] int index() const { return index_; }
+
+    std::recursive_mutex mutex;
+    DeviceMemory memory;
+    std::map<cudaStream_t, std::unique_ptr<EmulatedStream>> streams;
+    std::map<cudaEvent_t, std::unique_ptr<EmulatedEvent>> events;
+    std::map<const std::byte*, std::size_t> pinned;
+    std::string fault;
+    std::uint64_t kernels = 0;
+
+  private:
+    void run_on_its_own();
+
+    int index_;
+    std::uint64_t memory_bytes_;
+    std::uint64_t seed_;
+    LateQueues queues_;
+    EmulatedStream default_stream_;
+    std::chrono::steady_clock::time_point last_call_;
+    bool ending_ = false;
+    std::thread hurry_;
+};
+
+struct Machine {
+    explicit Machine(const MachineOptions& wanted);
+    MachineOptions options;
+    std::vector<std::unique_ptr<EmulatedDevice>> devices;
+};
+
+std::shared_ptr<Machine> this_machine();
+EmulatedDevice& this_device();  // of the calling thread
+int this_device_index();
+void use_device(int index);
+
+}  // namespace trainctl::cuda_double

@@ -1,0 +1,52 @@
+// The emulated machine: devices with memory and streams whose work runs on the processor, as late as events
+// allow.
+//
+// Every host thread has a current device (cudaSetDevice), as with CUDA; a rank's thread uses one of its own.
+// Work runs when a host wait asks for it, on that thread, in an order that is bad on purpose (see
+// support/late_queues.h), or, like on a real device, on its own, when the host has not asked for anything for
+// some time: its peers may need it.
+//
+// Device memory is accessible while work runs and never else: host code that touches it faults. An allocation
+// ends at a page that nobody may touch (its last bytes, up to alignment, are watched for writes), and holds
+// 0xFF (NaN) at first. Freed memory faults.
+//
+// The first fault of a device is remembered: every later call answers cudaErrorLaunchFailure and
+// cudaGetErrorString gives the fault's text.
+#pragma once
+
+#include <cuda_runtime_api.h>
+
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <string>
+
+#include "cuda_double/block_engine.h"
+#include "trainctl/device/host_stream.h"
+
+namespace trainctl::cuda_double {
+
+struct MachineOptions {
+    int devices = 8;
+    std::uint64_t seed = 0;                                // of all orders that CUDA leaves open
+    std::uint64_t memory_bytes = std::uint64_t{1} << 30U;  // of each device
+};
+
+// Forgets every device, stream, event and allocation and starts anew. Nothing of the old machine may be in
+// use.
+void start_machine(const MachineOptions& options);
+
+// The remembered fault of the calling thread's device; empty if there is none.
+std::string machine_fault();
+
+// Kernels that ran, on all devices since start_machine().
+std::uint64_t kernels_run();
+
+cudaError_t enqueue_kernel(cudaStream_t stream, const char* name, const KernelShape& shape,
+                           std::function<void()> thread);
+// Work that computes at once on device memory.
+cudaError_t enqueue_work(cudaStream_t stream, std::function<void()> work);
+// Work that waits for somebody else: `operation` is visited until it is done.
+cudaError_t enqueue_operation(cudaStream_t stream, std::unique_ptr<Operation> operation);
+
+}  // namespace trainctl::cuda_double
