@@ -162,40 +162,45 @@ __global__ void __launch_bounds__(QuerySizes<columns, drops>::threads, 2)
                 }
             }
         }
-        multiply_columns<columns>(dq, LeftOperand<T, row_tiles, key_tiles / 2>(ds), k, 0);
+        multiply_columns<columns>(dq, LeftOperand<T, row_tiles, key_tiles / 2>(ds), k);
     }
     scale_sums(dq, s.scale);
     // A warp's queries have been read by nobody else.
-    store_sums<columns>(query_rows(dqkv, s, place.sample, place.head), first_query, 0, dq, q, warp_row, s,
+    store_sums<columns>(query_rows(dqkv, s, place.sample, place.head), first_query, dq, q, warp_row, s,
                         access);
 }
 
-// A warp owns the gradients of keys and of values. Where both do not fit into registers, `parts` warps own
-// the same rows, some of the columns each, and make the probabilities for themselves.
+// Warps work in pairs on the same keys, since the gradients of keys and of values of 32 rows do not both fit
+// into the registers of one. One makes the probabilities and owns the gradients of values; the other makes
+// the gradients of probabilities and, with the probabilities handed over in shared memory, owns those of
+// keys.
+enum class Owner : std::uint8_t { Values, Keys };
+
 template <int columns, Drops drops>
 struct KeySizes {
-    static constexpr int parts = columns <= 128 ? 1 : 2;
-    static constexpr int warps = 4 * parts;
-    static constexpr int blocks = 2 / parts;  // on a multiprocessor at once, as registers allow
-    static constexpr int row_tiles = columns <= 64 ? 2 : 1;
-    static constexpr int queries = drops == Drops::Some || columns > 128 ? 16 : 32;
-    static constexpr int keys = 16 * row_tiles * warps / parts;
-    static constexpr int threads = warps * warp_size;
+    static constexpr int pairs = 2;
+    static constexpr int threads = 2 * pairs * warp_size;
+    static constexpr int row_tiles = columns <= 128 ? 2 : 1;
+    static constexpr int keys = 16 * row_tiles * pairs;
+    // Dropout takes registers too.
+    static constexpr int queries = columns > 128 ? 16
+                                                 : (columns > 64 ? 32 : 64) / (drops == Drops::None ? 1 : 2);
     static constexpr int own = tile_elements(keys, columns);
     static constexpr int tile = tile_elements(queries, columns);
     static constexpr int stage =
-        2 * tile + 2 * queries * 2;  // elements: queries, output gradients, lse, delta
-    static constexpr std::size_t shared_bytes = 2 * static_cast<std::size_t>(2 * own + 2 * stage);
+        2 * tile + 2 * queries * 2;                // elements: queries, output gradients, lse, delta
+    static constexpr int handed = keys * queries;  // floats
+    static constexpr std::size_t shared_bytes =
+        2 * static_cast<std::size_t>(2 * own + 2 * stage) + 4 * static_cast<std::size_t>(handed);
 };
 
 template <class T, int columns, Drops drops>
-__global__ void __launch_bounds__(KeySizes<columns, drops>::threads, KeySizes<columns, drops>::blocks)
+__global__ void __launch_bounds__(KeySizes<columns, drops>::threads, 2)
     key_kernel(T* dqkv, const T* dout, const float* lse, const float* delta, const T* qkv,
                AttentionSettings s, DropoutMask mask, RowAccess access, int tiles) {
     using Sizes = KeySizes<columns, drops>;
     constexpr int row_tiles = Sizes::row_tiles;
     constexpr int query_tiles = Sizes::queries / 8;
-    constexpr int column_tiles = columns / 8 / Sizes::parts;
     T* const k = shared_memory<T>();
     T* const v = k + Sizes::own;
     T* const stages = v + Sizes::own;
@@ -205,10 +210,13 @@ __global__ void __launch_bounds__(KeySizes<columns, drops>::threads, KeySizes<co
     const int first = place.tile * Sizes::keys;
     const int length = static_cast<int>(s.length);
     const int warp = static_cast<int>(threadIdx.x) / warp_size;
-    const int warp_row = warp / Sizes::parts * 16 * row_tiles;
-    const int column = warp % Sizes::parts * 8 * column_tiles;
+    const Owner owner = warp % 2 == 0 ? Owner::Values : Owner::Keys;
+    const int warp_row = warp / 2 * 16 * row_tiles;
     const int first_key = first + warp_row;
     const float scale = s.scale * log2_e;
+    // This lane's four sums of each block are handed over as one.
+    auto* const handed = reinterpret_cast<Pack<float>*>(stages + 2 * Sizes::stage) +
+                         warp / 2 * row_tiles * query_tiles * warp_size + threadIdx.x % warp_size;
 
     // Steps: tiles of queries from the first that sees a key on, head by head.
     const int group = static_cast<int>(s.heads / s.kv_heads);
@@ -227,15 +235,15 @@ __global__ void __launch_bounds__(KeySizes<columns, drops>::threads, KeySizes<co
         T* const stage = stages + step.stage * Sizes::stage;
         auto* const saved = reinterpret_cast<float*>(stage + 2 * Sizes::tile);
         const std::int64_t head = place.head * group + step.head;
-        const std::int64_t sample = computed_here(static_cast<int>(place.sample));
         const int query = step.query;
-        fetch_tile<Sizes::queries, columns, Sizes::threads>(stage, query_rows(qkv, s, sample, head), query, s,
-                                                            access);
+        fetch_tile<Sizes::queries, columns, Sizes::threads>(stage, query_rows(qkv, s, place.sample, head),
+                                                            query, s, access);
         fetch_tile<Sizes::queries, columns, Sizes::threads>(
-            stage + Sizes::tile, head_rows(dout, s, s.heads, sample, head), query, s, access);
-        const int i = static_cast<int>(threadIdx.x);
-        if (i < 2 * Sizes::queries) {
-            const float* rows = (i < Sizes::queries ? lse : delta) + (sample * s.heads + head) * s.length;
+            stage + Sizes::tile, head_rows(dout, s, s.heads, place.sample, head), query, s, access);
+        static_assert(2 * Sizes::queries <= Sizes::threads);
+        if (const int i = static_cast<int>(threadIdx.x); i < 2 * Sizes::queries) {
+            const float* rows =
+                (i < Sizes::queries ? lse : delta) + (place.sample * s.heads + head) * s.length;
             const int row = query + i % Sizes::queries;
             fetch_4(saved + i, rows + row, row < length ? Fetch::Data : Fetch::Zeros);
         }
@@ -248,10 +256,9 @@ __global__ void __launch_bounds__(KeySizes<columns, drops>::threads, KeySizes<co
                                                      s, access);
     fetch_step(start);
 
-    float dk[row_tiles][column_tiles][4];
-    float dv[row_tiles][column_tiles][4];
-    clear(dk);
-    clear(dv);
+    T* const own = owner == Owner::Values ? k : v;  // rows that only this warp reads
+    float sums[row_tiles][columns / 8][4];
+    clear(sums);
     for (Step step = start; step.head < group; step = after(step)) {
         const T* const q = stages + step.stage * Sizes::stage;
         const T* const dy = q + Sizes::tile;
@@ -261,55 +268,61 @@ __global__ void __launch_bounds__(KeySizes<columns, drops>::threads, KeySizes<co
         sync_block();
         if (const Step next = after(step); next.head < group) fetch_step(next);
         const int first_query = step.query;
-        if (first_query + Sizes::queries <= first_key) continue;  // no query here sees a key of this warp
-        // Transposed: a row is a key, so that probabilities and their gradients are left operands as they
-        // are.
-        float p[row_tiles][query_tiles][4];
-        clear(p);
-        multiply_rows<columns>(p, k, warp_row, q, 0);
-        const bool hides = first_query < first_key + 16 * row_tiles;
+        const bool seen = first_query + Sizes::queries > first_key;  // any key of this pair
+        const HeadDropout dropout(mask, s, place.sample, place.head * group + step.head);
+
+        // Scores or gradients of probabilities. Transposed: a row is a key, so that they are left operands as
+        // they are.
+        float x[row_tiles][query_tiles][4];
+        clear(x);
+        if (seen) multiply_rows<columns>(x, own, warp_row, owner == Owner::Values ? q : dy, 0);
+        if (seen && owner == Owner::Values) {
+            if (first_query < first_key + 16 * row_tiles) hide_earlier_queries(x, first_key, first_query);
 #pragma unroll
-        for (int i = 0; i < row_tiles; ++i) {
+            for (int i = 0; i < row_tiles; ++i) {
 #pragma unroll
-            for (int j = 0; j < query_tiles; ++j) {
+                for (int j = 0; j < query_tiles; ++j) {
+                    Pack<float> probabilities;
 #pragma unroll
-                for (int c = 0; c < 4; ++c) {
-                    const int query = sum_column(j) + c % 2;
-                    p[i][j][c] =
-                        exp2_approximate(fused_multiply_add(p[i][j][c], scale, -query_lse[query] * log2_e));
-                    if (hides && first_key + sum_row(i, c / 2) > first_query + query) p[i][j][c] = 0.0F;
-                }
-            }
-        }
-        float ds[row_tiles][query_tiles][4];
-        clear(ds);
-        multiply_rows<columns>(ds, v, warp_row, dy, 0);
-#pragma unroll
-        for (int i = 0; i < row_tiles; ++i) {
-#pragma unroll
-            for (int j = 0; j < query_tiles; ++j) {
-#pragma unroll
-                for (int c = 0; c < 4; ++c) {
-                    const int query = sum_column(j) + c % 2;
-                    float factor = 1.0F;
-                    if constexpr (drops == Drops::Some) {
-                        factor = HeadDropout(mask, s, place.sample, place.head * group + step.head)
-                                     .one(first_query + query, first_key + sum_row(i, c / 2));
+                    for (int c = 0; c < 4; ++c) {
+                        const int query = sum_column(j) + c % 2;
+                        const int key = first_key + sum_row(i, c / 2);
+                        float p = exp2_approximate(
+                            fused_multiply_add(x[i][j][c], scale, -query_lse[query] * log2_e));
+                        probabilities.lane[c] = p;
+                        if constexpr (drops == Drops::Some) p *= dropout.one(first_query + query, key);
+                        x[i][j][c] = p;
                     }
-                    ds[i][j][c] = p[i][j][c] * (ds[i][j][c] * factor - query_delta[query]);
-                    p[i][j][c] *= factor;
+                    handed[(i * query_tiles + j) * warp_size] = probabilities;
                 }
             }
         }
-        multiply_columns<columns>(dv, LeftOperand<T, row_tiles, query_tiles / 2>(p), dy, column);
-        multiply_columns<columns>(dk, LeftOperand<T, row_tiles, query_tiles / 2>(ds), q, column);
+        sync_block();
+        if (!seen) continue;
+        if (owner == Owner::Keys) {
+#pragma unroll
+            for (int i = 0; i < row_tiles; ++i) {
+#pragma unroll
+                for (int j = 0; j < query_tiles; ++j) {
+                    const Pack<float> probabilities = handed[(i * query_tiles + j) * warp_size];
+#pragma unroll
+                    for (int c = 0; c < 4; ++c) {
+                        const int query = sum_column(j) + c % 2;
+                        float gradient = x[i][j][c];
+                        if constexpr (drops == Drops::Some)
+                            gradient *= dropout.one(first_query + query, first_key + sum_row(i, c / 2));
+                        x[i][j][c] = probabilities.lane[c] * (gradient - query_delta[query]);
+                    }
+                }
+            }
+        }
+        multiply_columns<columns>(sums, LeftOperand<T, row_tiles, query_tiles / 2>(x),
+                                  owner == Owner::Values ? dy : q);
     }
-    scale_sums(dk, s.scale);
-    if constexpr (Sizes::parts > 1) sync_block();  // other warps may still be reading these rows
-    store_sums<columns>(key_rows(dqkv, s, place.sample, place.head), first_key, column, dk, k, warp_row, s,
-                        access);
-    store_sums<columns>(value_rows(dqkv, s, place.sample, place.head), first_key, column, dv, v, warp_row, s,
-                        access);
+    if (owner == Owner::Keys) scale_sums(sums, s.scale);
+    store_sums<columns>(owner == Owner::Values ? value_rows(dqkv, s, place.sample, place.head)
+                                               : key_rows(dqkv, s, place.sample, place.head),
+                        first_key, sums, own, warp_row, s, access);
 }
 
 template <class T, int columns, Drops drops>

@@ -24,7 +24,12 @@ struct ForwardSizes {
         2 * static_cast<std::size_t>(tile_elements(queries, columns) + 4 * tile);
 };
 
-// Softmax on line. For each of a lane's rows: largest score, sum of exponentials of this lane's columns.
+// Softmax on line. For each of a lane's rows: what is subtracted from its scores, and the sum of exponentials
+// of this lane's columns. What is subtracted need not be the largest score: it stays as long as no
+// exponential exceeds 2^headroom, since bringing all sums to a new one costs as much as a tenth of the
+// products.
+inline constexpr float headroom = 8.0F;
+
 template <int row_tiles>
 struct RunningSoftmax {
     float top[row_tiles][2];
@@ -55,10 +60,18 @@ struct RunningSoftmax {
                 for (int j = 0; j < key_tiles; ++j)
                     largest = fmaxf(largest, fmaxf(scores[i][j][2 * which], scores[i][j][2 * which + 1]));
                 largest = row_max(largest);
-                const float rescale = exp2_approximate((top[i][which] - largest) * scale);
-                const float offset = -largest * scale;
-                top[i][which] = largest;
-                float total_here = total[i][which] * rescale;
+                if ((largest - top[i][which]) * scale > headroom) {
+                    const float rescale = exp2_approximate((top[i][which] - largest) * scale);
+                    top[i][which] = largest;
+                    total[i][which] *= rescale;
+#pragma unroll
+                    for (int j = 0; j < column_tiles; ++j) {
+                        sums[i][j][2 * which] *= rescale;
+                        sums[i][j][2 * which + 1] *= rescale;
+                    }
+                }
+                const float offset = -top[i][which] * scale;
+                float total_here = total[i][which];
 #pragma unroll
                 for (int j = 0; j < key_tiles; ++j) {
 #pragma unroll
@@ -69,11 +82,6 @@ struct RunningSoftmax {
                     }
                 }
                 total[i][which] = total_here;
-#pragma unroll
-                for (int j = 0; j < column_tiles; ++j) {
-                    sums[i][j][2 * which] *= rescale;
-                    sums[i][j][2 * which + 1] *= rescale;
-                }
             }
         }
     }
@@ -146,8 +154,7 @@ __global__ void __launch_bounds__(ForwardSizes<columns, drops>::threads, 2)
         softmax.add(scores, sums, scale);
         if constexpr (drops == Drops::Some)
             drop(scores, HeadDropout(mask, s, place.sample, place.head), first_query, first_key);
-        multiply_columns<columns>(sums, LeftOperand<T, row_tiles, Sizes::keys / 16>(scores), k + Sizes::tile,
-                                  0);
+        multiply_columns<columns>(sums, LeftOperand<T, row_tiles, Sizes::keys / 16>(scores), k + Sizes::tile);
     }
 
     float* const head_lse = lse + (place.sample * s.heads + place.head) * s.length;
@@ -168,8 +175,8 @@ __global__ void __launch_bounds__(ForwardSizes<columns, drops>::threads, 2)
         }
     }
     // A warp's queries have been read by nobody else.
-    store_sums<columns>(head_rows(out, s, s.heads, place.sample, place.head), first_query, 0, sums, q,
-                        warp_row, s, access);
+    store_sums<columns>(head_rows(out, s, s.heads, place.sample, place.head), first_query, sums, q, warp_row,
+                        s, access);
 }
 
 template <class T, int columns, Drops drops>

@@ -89,7 +89,7 @@ __device__ void multiply_rows(float (&sums)[row_tiles][column_tiles][4], const T
         computed_here(place_of(columns, left_row + lane % 16) ^ lane / 16 * chunk_elements);
     const int right_place = computed_here(place_of(columns, right_row + lane % 8 + lane / 16 * 8) ^
                                           lane / 8 % 2 * chunk_elements);
-#pragma unroll 2
+#pragma unroll 4
     for (int column = 0; column < columns; column += 16) {
         std::uint32_t a[row_tiles][4];
 #pragma unroll
@@ -131,20 +131,17 @@ struct LeftOperand {
     }
 };
 
-// Warp: sums += left tile: `left` by as many rows of the tile as it has columns, at the tile's columns from
-// `column` on.
-template <int columns, int row_tiles, int column_tiles, int inner_tiles, class T>
-__device__ void multiply_columns(float (&sums)[row_tiles][column_tiles][4],
-                                 const LeftOperand<T, row_tiles, inner_tiles>& left, const T* tile,
-                                 int column) {
-    static_assert(column_tiles % 2 == 0);
+// Warp: sums += left tile: `left` by as many rows of the tile as it has columns.
+template <int columns, int row_tiles, int inner_tiles, class T>
+__device__ void multiply_columns(float (&sums)[row_tiles][columns / 8][4],
+                                 const LeftOperand<T, row_tiles, inner_tiles>& left, const T* tile) {
     constexpr int stride = tile_stride(columns);
     const int lane = static_cast<int>(threadIdx.x) % warp_size;
-    const int place = computed_here(place_of(columns, lane % 16) ^ column ^ lane / 16 * chunk_elements);
+    const int place = computed_here(place_of(columns, lane % 16) ^ lane / 16 * chunk_elements);
 #pragma unroll
     for (int k = 0; k < inner_tiles; ++k) {
 #pragma unroll
-        for (int j = 0; j < column_tiles; j += 2) {
+        for (int j = 0; j < columns / 8; j += 2) {
             std::uint32_t b[4];
             load_matrices_transposed(b, tile + (place ^ j * chunk_elements) + 16 * k * stride);
             const std::uint32_t first[2] = {b[0], b[1]};
@@ -204,6 +201,23 @@ __device__ void hide_later_keys(float (&scores)[row_tiles][key_tiles][4], int fi
     }
 }
 
+// The same where rows are keys and columns queries.
+template <int row_tiles, int query_tiles>
+__device__ void hide_earlier_queries(float (&scores)[row_tiles][query_tiles][4], int first_key,
+                                     int first_query) {
+#pragma unroll
+    for (int i = 0; i < row_tiles; ++i) {
+#pragma unroll
+        for (int j = 0; j < query_tiles; ++j) {
+#pragma unroll
+            for (int k = 0; k < 4; ++k) {
+                if (first_key + sum_row(i, k / 2) > first_query + sum_column(j) + k % 2)
+                    scores[i][j][k] = -INFINITY;
+            }
+        }
+    }
+}
+
 template <class Unit, class T>
 __device__ void copy_chunk(T* to, const T* from, int elements) {
     constexpr int step = sizeof(Unit) / sizeof(T);
@@ -211,21 +225,20 @@ __device__ void copy_chunk(T* to, const T* from, int elements) {
         *reinterpret_cast<Unit*>(to + i) = *reinterpret_cast<const Unit*>(from + i);
 }
 
-// Warp: sums, rounded, to columns `column` .. of rows `first` .. of a head, those below its length. They pass
-// rows tile_row .. of a tile, which nobody else may be using, so that neighbouring bytes leave together.
-template <int columns, int row_tiles, int column_tiles, class T>
-__device__ void store_sums(HeadRows<T> to, int first, int column,
-                           const float (&sums)[row_tiles][column_tiles][4], T* tile, int tile_row,
-                           const AttentionSettings& s, RowAccess access) {
+// Warp: sums, rounded, to rows `first` .. of a head, those below its length. They pass rows tile_row .. of a
+// tile, which nobody else may be using, so that neighbouring bytes leave together.
+template <int columns, int row_tiles, class T>
+__device__ void store_sums(HeadRows<T> to, int first, const float (&sums)[row_tiles][columns / 8][4], T* tile,
+                           int tile_row, const AttentionSettings& s, RowAccess access) {
+    constexpr int chunks = columns / chunk_elements;
     const int lane = static_cast<int>(threadIdx.x) % warp_size;
-    const int first_chunk = column / chunk_elements;
 #pragma unroll
     for (int i = 0; i < row_tiles; ++i) {
 #pragma unroll
-        for (int j = 0; j < column_tiles; ++j) {
+        for (int j = 0; j < chunks; ++j) {
 #pragma unroll
             for (int which = 0; which < 2; ++which) {
-                T* chunk = chunk_at<columns>(tile, tile_row + sum_row(i, which), first_chunk + j);
+                T* chunk = chunk_at<columns>(tile, tile_row + sum_row(i, which), j);
                 *reinterpret_cast<std::uint32_t*>(chunk + lane % 4 * 2) =
                     narrow_pair<T>(sums[i][j][2 * which], sums[i][j][2 * which + 1]);
             }
@@ -234,9 +247,9 @@ __device__ void store_sums(HeadRows<T> to, int first, int column,
     sync_warp();
     const int length = static_cast<int>(s.length);
     const int dim = static_cast<int>(s.head_dim);
-    for (int index = lane; index < 16 * row_tiles * column_tiles; index += warp_size) {
-        const int row = index / column_tiles;
-        const int chunk = first_chunk + index % column_tiles;
+    for (int index = lane; index < 16 * row_tiles * chunks; index += warp_size) {
+        const int row = index / chunks;
+        const int chunk = index % chunks;
         const int left = dim - chunk * chunk_elements;
         if (first + row >= length || left <= 0) continue;
         T* out = to.row(first + row) + chunk * chunk_elements;
