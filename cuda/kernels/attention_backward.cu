@@ -25,27 +25,29 @@ __device__ void scale_sums(float (&sums)[row_tiles][column_tiles][4], float scal
     }
 }
 
-// a . b over a row, shared by the four lanes that share it.
-template <int columns, class T>
-__device__ float row_product(const T* a, const T* b, int dim, RowAccess access) {
+// a . b over a row, made together by the four lanes that share it, `piece` neighbouring elements each.
+template <int columns, int piece, class T>
+__device__ float row_product(const T* a, const T* b, int dim) {
+    struct alignas(piece * sizeof(T)) Piece {
+        T lane[piece];
+    };
     float sum = 0.0F;
-    const int lane = static_cast<int>(threadIdx.x) % 4;
-    if (access == RowAccess::By16Bytes) {
 #pragma unroll
-        for (int column = lane * chunk_elements; column < columns; column += 4 * chunk_elements) {
-            if (column >= dim) continue;
-            const auto x = *reinterpret_cast<const Pack<T>*>(a + column);
-            const auto y = *reinterpret_cast<const Pack<T>*>(b + column);
+    for (int step = 0; step < columns; step += 4 * piece) {
+        const int column = step + static_cast<int>(threadIdx.x) % 4 * piece;
+        if (column >= dim) continue;
+        const Piece x = *reinterpret_cast<const Piece*>(a + column);
+        const Piece y = *reinterpret_cast<const Piece*>(b + column);
 #pragma unroll
-            for (int i = 0; i < chunk_elements; ++i)
-                sum = fused_multiply_add(widen(x.lane[i]), widen(y.lane[i]), sum);
-        }
-    } else {
-#pragma unroll 1
-        for (int column = lane; column < dim; column += 4)
-            sum = fused_multiply_add(widen(a[column]), widen(b[column]), sum);
+        for (int i = 0; i < piece; ++i) sum = fused_multiply_add(widen(x.lane[i]), widen(y.lane[i]), sum);
     }
     return row_sum(sum);
+}
+template <int columns, class T>
+__device__ float row_product(const T* a, const T* b, int dim, RowAccess access) {
+    if (access == RowAccess::By16Bytes) return row_product<columns, 8>(a, b, dim);
+    return access == RowAccess::By8Bytes ? row_product<columns, 4>(a, b, dim)
+                                         : row_product<columns, 1>(a, b, dim);
 }
 
 // 32 rows to a warp where registers allow, as in forward: the owned gradients take 64 registers of a lane per
