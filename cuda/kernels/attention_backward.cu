@@ -67,8 +67,8 @@ struct QuerySizes {
 
 template <class T, int columns, Drops drops>
 __global__ void __launch_bounds__(QuerySizes<columns, drops>::threads, 2)
-    query_kernel(T* dqkv, float* delta, const T* dout, const T* out, const float* lse, const T* qkv,
-                 AttentionSettings s, DropoutMask mask, RowAccess access, int tiles) {
+    attention_query_kernel(T* dqkv, float* delta, const T* dout, const T* out, const float* lse, const T* qkv,
+                           AttentionSettings s, DropoutMask mask, RowAccess access, int tiles) {
     using Sizes = QuerySizes<columns, drops>;
     constexpr int row_tiles = Sizes::row_tiles;
     constexpr int key_tiles = Sizes::keys / 8;
@@ -198,8 +198,8 @@ struct KeySizes {
 
 template <class T, int columns, Drops drops>
 __global__ void __launch_bounds__(KeySizes<columns, drops>::threads, 2)
-    key_kernel(T* dqkv, const T* dout, const float* lse, const float* delta, const T* qkv,
-               AttentionSettings s, DropoutMask mask, RowAccess access, int tiles) {
+    attention_key_kernel(T* dqkv, const T* dout, const float* lse, const float* delta, const T* qkv,
+                         AttentionSettings s, DropoutMask mask, RowAccess access, int tiles) {
     using Sizes = KeySizes<columns, drops>;
     constexpr int row_tiles = Sizes::row_tiles;
     constexpr int query_tiles = Sizes::queries / 8;
@@ -340,7 +340,7 @@ void start(T* dqkv, const T* dout, const T* out, const float* lse, const T* qkv,
             {Query::threads, 1, 1},
             Query::shared_bytes,
             stream},
-           &query_kernel<T, columns, drops>, dqkv, delta, dout, out, lse, qkv, s, mask, access,
+           &attention_query_kernel<T, columns, drops>, dqkv, delta, dout, out, lse, qkv, s, mask, access,
            static_cast<int>(query_tiles));
     const unsigned key_tiles = blocks_for(s.length, Key::keys);
     launch("attention backward, keys and values",
@@ -348,7 +348,7 @@ void start(T* dqkv, const T* dout, const T* out, const float* lse, const T* qkv,
             {Key::threads, 1, 1},
             Key::shared_bytes,
             stream},
-           &key_kernel<T, columns, drops>, dqkv, dout, lse, delta, qkv, s, mask, access,
+           &attention_key_kernel<T, columns, drops>, dqkv, dout, lse, delta, qkv, s, mask, access,
            static_cast<int>(key_tiles));
 }
 

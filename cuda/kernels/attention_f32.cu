@@ -87,8 +87,8 @@ __device__ void store_row(HeadRows<float> to, int row, const float (&sums)[Sizes
 
 template <int columns, Drops drops>
 __global__ void __launch_bounds__(Sizes<columns>::threads, 2)
-    forward_kernel(float* out, float* lse, const float* qkv, AttentionSettings s, DropoutMask mask,
-                   int tiles) {
+    attention_forward_f32_kernel(float* out, float* lse, const float* qkv, AttentionSettings s,
+                                 DropoutMask mask, int tiles) {
     using Size = Sizes<columns>;
     float* const q = shared_memory<float>();
     float* const k = q + Size::tile;
@@ -147,8 +147,9 @@ __global__ void __launch_bounds__(Sizes<columns>::threads, 2)
 
 template <int columns, Drops drops>
 __global__ void __launch_bounds__(Sizes<columns>::threads, 2)
-    query_kernel(float* dqkv, float* delta, const float* dout, const float* out, const float* lse,
-                 const float* qkv, AttentionSettings s, DropoutMask mask, int tiles) {
+    attention_query_f32_kernel(float* dqkv, float* delta, const float* dout, const float* out,
+                               const float* lse, const float* qkv, AttentionSettings s, DropoutMask mask,
+                               int tiles) {
     using Size = Sizes<columns>;
     float* const q = shared_memory<float>();
     float* const dy = q + Size::tile;
@@ -206,8 +207,8 @@ __global__ void __launch_bounds__(Sizes<columns>::threads, 2)
 
 template <int columns, Drops drops>
 __global__ void __launch_bounds__(Sizes<columns>::threads, 2)
-    key_kernel(float* dqkv, const float* dout, const float* lse, const float* delta, const float* qkv,
-               AttentionSettings s, DropoutMask mask, int tiles) {
+    attention_key_f32_kernel(float* dqkv, const float* dout, const float* lse, const float* delta,
+                             const float* qkv, AttentionSettings s, DropoutMask mask, int tiles) {
     using Size = Sizes<columns>;
     float* const k = shared_memory<float>();
     float* const v = k + Size::tile;
@@ -298,7 +299,8 @@ void attention_forward_f32(float* out, float* lse, const float* qkv, const Atten
     with_kind(settings, [&]<int columns, Drops drops>(Kind<columns, drops>) {
         launch("attention forward, F32",
                shape_for<columns>(settings.heads, settings, Sizes<columns>::forward_bytes, stream),
-               &forward_kernel<columns, drops>, out, lse, qkv, settings, DropoutMask(settings.dropout),
+               &attention_forward_f32_kernel<columns, drops>, out, lse, qkv, settings,
+               DropoutMask(settings.dropout),
                static_cast<int>(blocks_for(settings.length, Sizes<columns>::rows)));
     });
 }
@@ -310,11 +312,11 @@ void attention_backward_f32(float* dqkv, const float* dout, const float* out, co
         const int tiles = static_cast<int>(blocks_for(settings.length, Sizes<columns>::rows));
         launch("attention backward, F32, queries",
                shape_for<columns>(settings.heads, settings, Sizes<columns>::query_bytes, stream),
-               &query_kernel<columns, drops>, dqkv, delta, dout, out, lse, qkv, settings,
+               &attention_query_f32_kernel<columns, drops>, dqkv, delta, dout, out, lse, qkv, settings,
                DropoutMask(settings.dropout), tiles);
         launch("attention backward, F32, keys and values",
                shape_for<columns>(settings.kv_heads, settings, Sizes<columns>::key_bytes, stream),
-               &key_kernel<columns, drops>, dqkv, dout, lse, delta, qkv, settings,
+               &attention_key_f32_kernel<columns, drops>, dqkv, dout, lse, delta, qkv, settings,
                DropoutMask(settings.dropout), tiles);
     });
 }

@@ -108,8 +108,8 @@ __device__ void drop(float (&probabilities)[row_tiles][key_tiles][4], const Head
 // Two tiles of keys and of values: while one of each is multiplied the next arrive.
 template <class T, int columns, Drops drops>
 __global__ void __launch_bounds__(ForwardSizes<columns, drops>::threads, 2)
-    forward_kernel(T* out, float* lse, const T* qkv, AttentionSettings s, DropoutMask mask, RowAccess access,
-                   int tiles) {
+    attention_forward_kernel(T* out, float* lse, const T* qkv, AttentionSettings s, DropoutMask mask,
+                             RowAccess access, int tiles) {
     using Sizes = ForwardSizes<columns, drops>;
     constexpr int row_tiles = Sizes::row_tiles;
     T* const q = shared_memory<T>();
@@ -187,7 +187,7 @@ void start(T* out, float* lse, const T* qkv, const AttentionSettings& s, cudaStr
                             {Sizes::threads, 1, 1},
                             Sizes::shared_bytes,
                             stream};
-    launch("attention forward", shape, &forward_kernel<T, columns, drops>, out, lse, qkv, s,
+    launch("attention forward", shape, &attention_forward_kernel<T, columns, drops>, out, lse, qkv, s,
            DropoutMask(s.dropout), row_access(s, {out, qkv}), static_cast<int>(tiles));
 }
 
