@@ -332,6 +332,8 @@ void start(T* dqkv, const T* dout, const T* out, const float* lse, const T* qkv,
            const AttentionSettings& s, cudaStream_t stream) {
     using Query = QuerySizes<columns, drops>;
     using Key = KeySizes<columns, drops>;
+    static_assert(Query::shared_bytes <= largest_shared_bytes);
+    static_assert(Key::shared_bytes <= largest_shared_bytes);
     const RowAccess access = row_access(s, {dqkv, dout, out, qkv});
     const DropoutMask mask(s.dropout);
     const unsigned query_tiles = blocks_for(s.length, Query::queries);

@@ -182,6 +182,7 @@ __global__ void __launch_bounds__(ForwardSizes<columns, drops>::threads, 2)
 template <class T, int columns, Drops drops>
 void start(T* out, float* lse, const T* qkv, const AttentionSettings& s, cudaStream_t stream) {
     using Sizes = ForwardSizes<columns, drops>;
+    static_assert(Sizes::shared_bytes <= largest_shared_bytes);
     const unsigned tiles = blocks_for(s.length, Sizes::queries);
     const LaunchShape shape{{static_cast<unsigned>(s.batch * s.heads) * tiles, 1, 1},
                             {Sizes::threads, 1, 1},

@@ -14,6 +14,8 @@
 namespace trainctl::cuda {
 
 inline constexpr int chunk_elements = 8;
+// Of one block, on every device that these kernels run on (sm_86 and sm_89 have the least).
+inline constexpr std::size_t largest_shared_bytes = 99U * 1024U;
 
 // Elements from one row of a tile to the next: a multiple of eight chunks, so that places stay within the
 // row.
