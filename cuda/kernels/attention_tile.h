@@ -22,7 +22,7 @@ inline constexpr std::size_t largest_shared_bytes = 99U * 1024U;
 constexpr int tile_stride(int columns) { return (columns + 63) / 64 * 64; }
 constexpr int tile_elements(int rows, int columns) { return rows * tile_stride(columns); }
 
-// Where chunk c ^ `chunk` of row `row` lies if place is that of chunk c of it.
+// Where chunk 0 of row `row` lies; chunk c lies at that place ^ c * chunk_elements.
 constexpr int place_of(int columns, int row) {
     return row * tile_stride(columns) + (row & 7) * chunk_elements;
 }
