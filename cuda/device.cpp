@@ -1,6 +1,8 @@
 // Device, streams, events and memory over the CUDA run time.
+#include <cublasLt.h>
 #include <cuda_runtime_api.h>
 #include <fmt/core.h>
+#include <nccl.h>
 
 #include <algorithm>
 #include <array>
@@ -227,12 +229,23 @@ cudaStream_t handle(Stream& stream) {
 }  // namespace trainctl::cuda
 
 namespace trainctl {
+namespace {
+
+std::string why_no_devices(cudaError_t state) {
+    int driver = 0;
+    if (cudaDriverGetVersion(&driver) == cudaSuccess && driver == 0) return "there is no NVIDIA driver";
+    if (state != cudaErrorInsufficientDriver) return cudaGetErrorString(state);
+    return fmt::format("the NVIDIA driver supports CUDA {}.{}, this binary needs {}.{}", driver / 1000,
+                       driver % 1000 / 10, CUDART_VERSION / 1000, CUDART_VERSION % 1000 / 10);
+}
+
+}  // namespace
 
 std::vector<CudaDeviceEntry> list_cuda_devices(std::string* why) {
     int count = 0;
     const cudaError_t state = cudaGetDeviceCount(&count);
     if (state != cudaSuccess) {
-        if (why != nullptr) *why = cudaGetErrorString(state);
+        if (why != nullptr) *why = why_no_devices(state);
         static_cast<void>(cudaGetLastError());
         return {};
     }
@@ -247,6 +260,15 @@ std::vector<CudaDeviceEntry> list_cuda_devices(std::string* why) {
                            properties.multiProcessorCount, properties.totalGlobalMem});
     }
     return entries;
+}
+
+std::string cuda_version() {
+    const std::size_t blas = cublasLtGetVersion();
+    int nccl = 0;
+    static_cast<void>(ncclGetVersion(&nccl));
+    return fmt::format("{}.{}, cuBLASLt {}.{}.{}, NCCL {}.{}.{}", CUDART_VERSION / 1000,
+                       CUDART_VERSION % 1000 / 10, blas / 10000, blas % 10000 / 100, blas % 100, nccl / 10000,
+                       nccl % 10000 / 100, nccl % 100);
 }
 
 std::unique_ptr<Device> make_cuda_device(int ordinal) {

@@ -22,15 +22,20 @@ Mesh make_cuda_mesh(Mesh host_mesh, Device& device, CpuDevice& host, const CudaM
     return mesh;
 }
 
-std::string pin_nccl_order() {
+void pin_nccl_order() {
     constexpr int keep_the_users = 0;
     setenv("NCCL_ALGO", "Ring", keep_the_users);     // NOLINT(concurrency-mt-unsafe): no other thread yet
     setenv("NCCL_PROTO", "Simple", keep_the_users);  // NOLINT(concurrency-mt-unsafe)
-    const auto value = [](const char* name) {
-        return std::string(std::getenv(name));
-    };  // NOLINT(concurrency-mt-unsafe)
-    return "NCCL adds by " + value("NCCL_ALGO") + " and " + value("NCCL_PROTO") +
-           " (communication.deterministic)";
+}
+
+std::string describe_nccl_order() {
+    const char* algorithm =
+        std::getenv("NCCL_ALGO");  // NOLINT(concurrency-mt-unsafe): nobody writes it any more
+    const char* protocol = std::getenv("NCCL_PROTO");  // NOLINT(concurrency-mt-unsafe)
+    if (algorithm == nullptr || protocol == nullptr)
+        return "NCCL chooses the order of its sums: bits may differ from run to run "
+               "(communication.deterministic)";
+    return std::string("NCCL adds by ") + algorithm + ", " + protocol + ": the same bits at the same layout";
 }
 
 }  // namespace trainctl

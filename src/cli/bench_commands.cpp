@@ -4,8 +4,10 @@
 #include <algorithm>
 #include <memory>
 
+#include "cli/device_option.h"
 #include "cli/job_options.h"
 #include "cli/number_option.h"
+#include "cli/rank_device.h"
 #include "cli/rank_errors.h"
 #include "cli/rank_main.h"
 #include "trainctl/bench/comm_bench.h"
@@ -29,6 +31,7 @@ struct StepOptions {
     std::int64_t pipeline = 1;
     std::string overlap = "on";
     std::int64_t threads = 0;
+    std::string device = "auto";
     StepBenchOptions bench;
 };
 
@@ -51,7 +54,8 @@ std::vector<Setting> settings_of(const StepOptions& options, const std::string& 
             {"--tensor", "parallel.tensor_parallel_size", std::to_string(options.tensor)},
             {"--pipeline", "parallel.pipeline_parallel_size", std::to_string(options.pipeline)},
             {"--overlap", "communication.overlap_comm", options.overlap == "on" ? "true" : "false"},
-            {"--threads", "device.threads", options.threads == 0 ? "auto" : std::to_string(options.threads)}};
+            {"--threads", "device.threads", options.threads == 0 ? "auto" : std::to_string(options.threads)},
+            {"--device", "device.kind", options.device}};
 }
 
 // Puts a problem in the words of the command line: the user gave options, not keys.
@@ -107,6 +111,7 @@ void add_step(CLI::App& bench, Invocation& invocation) {
         ->check(CLI::IsMember({"on", "off"}));
     command->add_option("--threads", options->threads, "per rank; 0: the rank's share of the cores")
         ->check(at_least(0));
+    add_device_option(*command, options->device);
     command->add_option("--rounds", options->bench.rounds, "medians are over these")
         ->capture_default_str()
         ->check(repetitions());
@@ -119,9 +124,11 @@ void add_step(CLI::App& bench, Invocation& invocation) {
             const JobSpec job = bench_job(settings_of(*options, "--micro-batch"), environment_ranks());
             RankSettings settings;
             settings.device = job.device;
+            settings.communication = job.communication;
             return rank_main(invocation, settings, [&](RankContext& context) {
-                Rank rank(context.device, context.world, mesh_shape(job.parallel, context.world.size()));
-                const StepBenchResult result = bench_step(rank, job, invocation.clock, options->bench);
+                const RankOnDevice made = make_rank(context, job.device, job.communication,
+                                                    mesh_shape(job.parallel, context.world.size()));
+                const StepBenchResult result = bench_step(*made.rank, job, invocation.clock, options->bench);
                 if (context.world.rank() == 0) print_result(invocation, describe(result), to_json(result));
                 return Exit::Ok;
             });

@@ -11,6 +11,7 @@
 #include "trainctl/config/batch.h"
 #include "trainctl/data/preflight.h"
 #include "trainctl/device/affinity.h"
+#include "trainctl/device/cuda_device.h"
 #include "trainctl/ops/backends.h"
 #include "trainctl/rundir/layout.h"
 #include "trainctl/train/memory_need.h"
@@ -200,6 +201,16 @@ void check_threads(const LoadedJob& loaded, std::vector<Problem>& problems) {
         Exit::Usage));
 }
 
+void check_device(const LoadedJob& loaded, std::vector<Problem>& problems) {
+    if (loaded.spec.device.kind != DeviceKind::Cuda) return;
+    std::string why;
+    if (!list_cuda_devices(&why).empty()) return;
+    problems.push_back(problem_of(Severity::Error, "device", "device.kind",
+                                  "device.kind = \"cuda\", but no GPU can be used here: " + why,
+                                  "check `nvidia-smi`, or set device.kind to \"auto\" or \"cpu\"",
+                                  Exit::Resource));
+}
+
 // Why the job must be meant for other machines than this one; nullopt: it may run here.
 std::optional<std::string> meant_for_elsewhere(const JobSpec& job, std::optional<std::int64_t> ranks,
                                                DataFound data) {
@@ -235,6 +246,7 @@ std::vector<Problem> external_problems(FileSystem& files, const LoadedJob& job,
     check_places(files, job, of_machine);
     if (of_machine.empty()) check_disk(files, job, ranks, of_machine);
     check_threads(job, of_machine);
+    check_device(job, of_machine);
     check_memory(job, ranks, of_machine);
     if (const auto reason = meant_for_elsewhere(job.spec, ranks, data))
         for (Problem& problem : of_machine) excuse(problem, *reason);

@@ -12,6 +12,7 @@
 #include "cli/rank_errors.h"
 #include "cli/spin_wait.h"
 #include "trainctl/base/text.h"
+#include "trainctl/comm/cuda_comm.h"
 #include "trainctl/comm/host_name.h"
 #include "trainctl/comm/mpi_ports.h"
 #include "trainctl/device/affinity.h"
@@ -80,6 +81,7 @@ Exit rank_main(Invocation& invocation, const RankSettings& settings,
                const std::function<Exit(RankContext&)>& body) {
     restart_with_short_spin(invocation.arguments);
     // Environment and affinity before any thread is started.
+    if (settings.device.kind != DeviceKind::Cpu && settings.communication.deterministic) pin_nccl_order();
     const LocalPlace place = local_place();
     const std::string ports =
         settings.ports && launched_by_mpi() ? limit_ports(*settings.ports, place) : std::string();
@@ -94,7 +96,7 @@ Exit rank_main(Invocation& invocation, const RankSettings& settings,
     const CpuDeviceOptions options{affinity.threads, choose_cpu_isa(settings.device.cpu_isa)};
     const std::unique_ptr<CpuDevice> device = make_cpu_device(options);
     WorldOptions world_options;
-    world_options.timeout_s = settings.timeout_s;
+    world_options.timeout_s = settings.communication.timeout_s;
     const std::unique_ptr<World> world = launched_by_mpi() ? make_mpi_world(*device, world_options)
                                                            : make_single_world(*device, world_options);
     if (world->rank() == 0) {

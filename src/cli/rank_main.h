@@ -25,8 +25,8 @@ struct RankContext {
 
 struct RankSettings {
     DeviceSpec device;
+    CommunicationSpec communication;
     std::optional<PortRange> ports;  // of MPI; nullopt: any
-    double timeout_s = 600.0;
 };
 
 // Starts this process as one rank and runs `body`. An Error that leaves body ends all ranks within seconds;

@@ -9,7 +9,9 @@
 #include <string>
 #include <vector>
 
+#include "cli/device_option.h"
 #include "cli/number_option.h"
+#include "cli/rank_device.h"
 #include "cli/rank_main.h"
 #include "trainctl/base/error.h"
 #include "trainctl/base/io_error.h"
@@ -25,6 +27,7 @@ struct SmokeCommandOptions {
     std::uint64_t seed = 1234;
     std::string directory;
     std::int64_t threads = 0;
+    std::string device = "auto";
 };
 
 // A directory of rank 0 below `base` that goes away with the process, and with it what `base` lacked itself.
@@ -84,7 +87,7 @@ std::string default_base() {
     return base == nullptr ? "/tmp" : base;
 }
 
-Exit smoke(RankContext& context, const SmokeCommandOptions& options) {
+Exit smoke(RankContext& context, const SmokeCommandOptions& options, const RankSettings& settings) {
     const bool speaks = context.world.rank() == 0;
     std::unique_ptr<TemporaryDirectory> temporary;
     const std::string directory = agree(
@@ -104,9 +107,10 @@ Exit smoke(RankContext& context, const SmokeCommandOptions& options) {
     smoke_options.progress = [&line](const StepRecord& record) { line.show(record); };
 
     ParallelSpec parallel;
-    Rank rank(context.device, context.world, mesh_shape(parallel, context.world.size()));
+    const RankOnDevice made = make_rank(context, settings.device, settings.communication,
+                                        mesh_shape(parallel, context.world.size()));
     const SmokeReport report =
-        run_smoke(rank, context.invocation.files, context.invocation.clock, context.log, smoke_options);
+        run_smoke(*made.rank, context.invocation.files, context.invocation.clock, context.log, smoke_options);
     line.finish();
     if (speaks) print_result(context.invocation, describe(report), to_json(report));
     context.world.control().barrier();  // the directory goes away only when nobody reads it any more
@@ -127,14 +131,17 @@ void add_smoke_command(CLI::App& app, Invocation& invocation) {
                         "Default: $TMPDIR or /tmp");
     command->add_option("--threads", options->threads, "per rank; 0: the rank's share of the cores")
         ->check(at_least(0));
+    add_device_option(*command, options->device);
     add_json_flag(*command, invocation);
     command->callback([&invocation, options] {
         invocation.action = [&invocation, options] {
             RankSettings settings;
             settings.device.threads = options->threads;
-            settings.timeout_s = 60.0;
-            return rank_main(invocation, settings,
-                             [options](RankContext& context) { return smoke(context, *options); });
+            settings.device.kind = device_kind(options->device);
+            settings.communication.timeout_s = 60.0;
+            return rank_main(invocation, settings, [options, settings](RankContext& context) {
+                return smoke(context, *options, settings);
+            });
         };
     });
 }

@@ -87,8 +87,11 @@ std::string start_banner(const JobSpec& job, const Rank& rank, const Training& t
                         counted(job.steps, "step"));
     text += fmt::format("  precision  {} compute, f32 master, moments and gradients, {} reduction\n",
                         dtype_name(job.precision.compute), dtype_name(job.communication.reduce_dtype));
-    text += fmt::format("  device     {} ({}), {} kernels, {}, peak {:.1f} GFLOP/s measured\n", device.kind,
-                        device.name, device.isa, counted(device.threads, "thread"), peak_flops_per_s / 1e9);
+    const std::string kernels =
+        device.isa.empty() ? ""
+                           : fmt::format(" {} kernels, {},", device.isa, counted(device.threads, "thread"));
+    text += fmt::format("  device     {} ({}),{} peak {:.1f} GFLOP/s measured\n", device.kind, device.name,
+                        kernels, peak_flops_per_s / 1e9);
     text += describe_memory(memory);
     text += data;
     text += rank.world.size() > 1 ? "  to stop: kill -USR1 the mpirun process (saves after the step, exit "

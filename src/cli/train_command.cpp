@@ -58,7 +58,7 @@ void add_train_command(CLI::App& app, Invocation& invocation) {
             RankSettings settings;
             settings.device = job.device;
             settings.ports = parse_port_range(job.launch.port_range);
-            settings.timeout_s = job.communication.timeout_s;
+            settings.communication = job.communication;
             return rank_main(invocation, settings,
                              [&](RankContext& context) { return train_run(context, job, options->train); });
         };

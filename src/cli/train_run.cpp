@@ -8,6 +8,7 @@
 #include <sstream>
 
 #include "cli/checkpoint_space.h"
+#include "cli/rank_device.h"
 #include "cli/run_start.h"
 #include "cli/start_wait.h"
 #include "cli/train_banner.h"
@@ -55,7 +56,8 @@ void write_record(RankContext& context, const RunDirectory& directory, const Job
          {"onednn", fmt::format("{}.{}.{}", DNNL_VERSION_MAJOR, DNNL_VERSION_MINOR, DNNL_VERSION_PATCH)},
          {"mpi", mpi_library_version()},
          {"cpu_isa", context.device.info().isa},
-         {"cpu", context.device.info().name}});
+         {"cpu", context.device.info().name},
+         {"cuda", cuda_version()}});
     record.set_hosts(hosts);
     record.set_data_fingerprint(to_json(data));
 }
@@ -72,13 +74,16 @@ void warn_unshared_directory(RankContext& context, RankLink& link, const std::st
 }
 
 // Before anything is allocated or created: whether the ranks of each host fit into it.
-void require_memory(RankContext& context, RankLink& link, const Rank& rank, const JobSpec& job,
-                    const std::vector<std::string>& hosts) {
+void require_memory(RankContext& context, RankLink& link, const Rank& rank, const JobSpec& job) {
     const auto mine = [&] {
         const MemoryNeed need = memory_need(job, rank.mesh.shape, rank.mesh.place,
                                             batch_layout(job, rank.mesh), rank.backend->ops());
-        return fmt::format("{} {} {}", need.batch_bytes, need.state_bytes,
-                           context.device.info().memory_bytes);
+        const DeviceInfo device = rank.device.info();
+        // A GPU's memory is its rank's alone.
+        const std::string where = device.memory == DeviceMemoryKind::Host
+                                      ? context.world.host()
+                                      : fmt::format("the GPU of rank {}", context.world.rank());
+        return fmt::format("{} {} {} {}", need.batch_bytes, need.state_bytes, device.memory_bytes, where);
     };
     const auto judge = [&](const std::vector<std::string>& answers) {
         struct Host {
@@ -87,12 +92,14 @@ void require_memory(RankContext& context, RankLink& link, const Rank& rank, cons
             int ranks = 0;
         };
         std::map<std::string, Host> by_name;
-        for (std::size_t index = 0; index < answers.size(); ++index) {
-            std::istringstream numbers(answers[index]);
+        for (const std::string& answer : answers) {
+            std::istringstream numbers(answer);
             MemoryNeed need;
             std::uint64_t available = 0;
-            numbers >> need.batch_bytes >> need.state_bytes >> available;
-            Host& host = by_name[hosts[index]];
+            numbers >> need.batch_bytes >> need.state_bytes >> available >> std::ws;
+            std::string where;
+            std::getline(numbers, where);
+            Host& host = by_name[where];
             host.need.batch_bytes += need.batch_bytes;
             host.need.state_bytes += need.state_bytes;
             host.available = std::min(host.available, available);
@@ -139,7 +146,9 @@ Exit train_run(RankContext& context, const JobSpec& job, const TrainOptions& opt
     const bool first_rank = context.world.rank() == 0;
     HostChannel& control = context.world.control();
     RankLink& link = control;
-    Rank rank(context.device, context.world, mesh_shape(job.parallel, context.world.size()));
+    const RankOnDevice made =
+        make_rank(context, job.device, job.communication, mesh_shape(job.parallel, context.world.size()));
+    Rank& rank = *made.rank;
 
     const std::vector<std::string> hosts = link.gather(context.world.host());
     at_rank_0(link, [&] {
@@ -166,7 +175,7 @@ Exit train_run(RankContext& context, const JobSpec& job, const TrainOptions& opt
         return data_print.id;
     });
 
-    require_memory(context, link, rank, job, hosts);
+    require_memory(context, link, rank, job);
     if (asked_to_stop(control, context.stop)) return stop_early(context, nothing_started);
     std::unique_ptr<RunDirectory> directory;
     SharedRun run;
@@ -202,7 +211,7 @@ Exit train_run(RankContext& context, const JobSpec& job, const TrainOptions& opt
             return std::string();
         },
         [](const std::vector<std::string>&) { return std::string(); });
-    const double peak = measure_peak_flops(context.device, rank.backend->ops().matmul, *rank.compute,
+    const double peak = measure_peak_flops(rank.device, rank.backend->ops().matmul, *rank.compute,
                                            job.precision.compute, invocation.clock);
     const auto memory = memory_by_stage(link, rank, *training);
     if (first_rank) context.log.info(start_banner(job, rank, *training, hosts, memory, data_text, peak));
@@ -236,7 +245,7 @@ Exit train_run(RankContext& context, const JobSpec& job, const TrainOptions& opt
                      record.step));
              }
              record.peak_flops_per_s = peak_of_all.flops_per_s();
-             record.device_bytes = context.device.memory_use().device_bytes;
+             record.device_bytes = rank.device.memory_use().device_bytes;
              record.host_bytes = resident_bytes(files);
              if (record.step == resumed.progress.step + 1) {
                  const std::string verdict = memory_verdict(link, *training, record.device_bytes);

@@ -9,6 +9,8 @@ Mesh make_cuda_mesh(Mesh /*host_mesh*/, Device& /*device*/, CpuDevice& /*host*/,
     fail(Exit::Internal, "communicators for a cuda device were asked for in a build without CUDA");
 }
 
-std::string pin_nccl_order() { return {}; }
+void pin_nccl_order() {}
+
+std::string describe_nccl_order() { return {}; }
 
 }  // namespace trainctl

@@ -99,10 +99,12 @@ void add_communication(std::vector<Key>& keys) {
          .help = "Type in which gradients travel and are added.",
          .aliases = {"mixed_precision_reduce", "communication_data_type", "grad_reduce_in_fp32"}},
         &JobSpec::communication, &CommunicationSpec::reduce_dtype));
-    keys.push_back(
-        word_key("communication.backend", {{"auto"}, {"host"}, {"nccl", Availability::NotBuilt}},
-                 {.help = "host: MPI, or threads within one process.", .aliases = {"distributed_backend"}},
-                 &JobSpec::communication, &CommunicationSpec::backend));
+    keys.push_back(word_key(
+        "communication.backend", {{"auto"}, {"host"}, {"nccl"}},
+        {.help =
+             "host: MPI, or threads within one process. nccl: between GPUs. auto: nccl on cuda, host on cpu.",
+         .aliases = {"distributed_backend"}},
+        &JobSpec::communication, &CommunicationSpec::backend));
     keys.push_back(bound_key("communication.deterministic", Kind::Boolean,
                              {.help = "The same bits from run to run at the same layout. The CPU always is.",
                               .aliases = {"deterministic_mode"}},

@@ -165,12 +165,10 @@ void add_monitoring(std::vector<Key>& keys) {
 
 void add_device(std::vector<Key>& keys) {
     keys.push_back(choice_key<DeviceKind>(
-        "device.kind",
-        {{"auto", DeviceKind::Auto},
-         {"cpu", DeviceKind::Cpu},
-         {"cuda", DeviceKind::Cuda, Availability::NotBuilt}},
-        {.help =
-             "auto: cuda where this build and the machine have it, else cpu. cuda never falls back to cpu.",
+        "device.kind", {{"auto", DeviceKind::Auto}, {"cpu", DeviceKind::Cpu}, {"cuda", DeviceKind::Cuda}},
+        {.help = "auto: cuda where this build has it and the host a GPU for each of its ranks, else cpu. "
+                 "cuda never falls "
+                 "back to cpu.",
          .aliases = {"accelerator", "device_type"}},
         &JobSpec::device, &DeviceSpec::kind));
     keys.push_back(bound_key("device.threads", Kind::Integer,
@@ -185,6 +183,10 @@ void add_device(std::vector<Key>& keys) {
         word_key("device.cpu_isa", {{"auto"}, {"x86-64-v3"}, {"x86-64-v4"}, {"avx512_bf16"}},
                  {.help = "Instruction set of the CPU kernels; the same on all ranks for equal bits."},
                  &JobSpec::device, &DeviceSpec::cpu_isa));
+    keys.push_back(
+        bound_key("device.share_gpus", Kind::Boolean,
+                  {.help = "Lets ranks of a host share GPUs if there are fewer of them. Slow; for tests."},
+                  &JobSpec::device, &DeviceSpec::share_gpus));
     keys.push_back(planned_key("device.cuda_graphs", Kind::Boolean, false,
                                {.help = "Replays a step as one CUDA graph."}));
 }

@@ -9,6 +9,8 @@ std::vector<CudaDeviceEntry> list_cuda_devices(std::string* why) {
     return {};
 }
 
+std::string cuda_version() { return "not in this build"; }
+
 std::unique_ptr<Device> make_cuda_device(int /*ordinal*/) {
     fail(Exit::Usage,
          "expected a build with CUDA for device.kind = \"cuda\", but this binary was built without it; "

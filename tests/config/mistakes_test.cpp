@@ -204,7 +204,6 @@ keep_latest = 1
 
 TEST_CASE("What is not in this build is known, explained and refused", "[config][mistakes]") {
     const char* const refused[] = {"precision.gradient=bf16",
-                                   "communication.backend=nccl",
                                    "checkpoint.async=true",
                                    "checkpoint.tiers=[\"a\"]",
                                    "checkpoint.durable_tier=a",
@@ -222,7 +221,6 @@ TEST_CASE("What is not in this build is known, explained and refused", "[config]
                                    "launch.slurm.time=2d",
                                    "monitoring.listen=\"127.0.0.1:9400\"",
                                    "model.init_from=x",
-                                   "device.kind=cuda",
                                    "device.cuda_graphs=true"};
     for (const char* assignment : refused) {
         INFO(assignment);

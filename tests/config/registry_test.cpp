@@ -28,7 +28,7 @@ fault_tolerance max_restarts hang_timeout_s nonfinite nonfinite_max_consecutive 
 launch hosts hostfile ranks_per_node interfaces port_range mpirun_args env spare_nodes elastic bind
 launch.slurm partition account qos time nodes signal_lead_s
 monitoring log_interval plain_interval_s listen textfile tensorboard
-device kind threads cpu_isa cuda_graphs
+device kind threads cpu_isa share_gpus cuda_graphs
 )";
 
 }  // namespace

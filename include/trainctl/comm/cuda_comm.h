@@ -30,8 +30,10 @@ struct CudaMeshOptions {
 Mesh make_cuda_mesh(Mesh host_mesh, Device& device, CpuDevice& host, const CudaMeshOptions& options);
 
 // Has NCCL add in one order whatever it measures, so that runs can be repeated to the bit: sets NCCL_ALGO and
-// NCCL_PROTO unless the user did. Before any thread is started. Returns a line for the log; empty in a build
-// without CUDA.
-std::string pin_nccl_order();
+// NCCL_PROTO unless the user did. Before any thread is started.
+void pin_nccl_order();
+
+// A line for the log about the order in which NCCL adds.
+std::string describe_nccl_order();
 
 }  // namespace trainctl

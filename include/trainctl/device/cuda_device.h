@@ -22,6 +22,9 @@ struct CudaDeviceEntry {
 // without CUDA. Never throws for these; `why` (may be nullptr) then gets the reason.
 std::vector<CudaDeviceEntry> list_cuda_devices(std::string* why = nullptr);
 
+// "13.0, cuBLASLt 13.1.0, NCCL 2.28.9": what this binary uses of CUDA; "not in this build" without it.
+std::string cuda_version();
+
 // Makes `ordinal` the calling thread's device; the device then belongs to that thread. Exit::Resource if
 // there is no such GPU or it is older than the kernels of this build, Exit::Usage in a build without CUDA.
 std::unique_ptr<Device> make_cuda_device(int ordinal);

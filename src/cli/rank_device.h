@@ -1,0 +1,45 @@
+// Which device a rank computes on, and everything made on it.
+#pragma once
+
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "cli/rank_main.h"
+#include "trainctl/device/cuda_device.h"
+
+namespace trainctl {
+
+// device.kind and communication.backend against what a host has. Pure.
+struct DeviceChoice {
+    bool cuda = false;
+    bool nccl = false;  // else through the host
+    int ordinal = 0;    // of the rank's GPU
+    std::string text;   // for the log: what was taken, and why
+};
+
+// What one rank knows of its host; ranks of a host have the same `devices`.
+struct HostDevices {
+    std::vector<CudaDeviceEntry> devices;
+    std::string why_none;  // what the driver or the build says if there are none
+    int local_rank = 0;
+    int local_size = 1;
+    int world_size = 1;
+};
+
+// cuda never falls back: Exit::Resource if the host has no GPU for the rank, Exit::Usage for what
+// contradicts. auto takes cuda if every rank of the host gets a GPU of its own, else the cpu.
+DeviceChoice choose_device(const DeviceSpec& device, const std::string& backend, const HostDevices& host);
+
+// A rank on the device of its choice. Destroyed from below: the rank before the device.
+struct RankOnDevice {
+    std::unique_ptr<Device> accelerator;  // nullptr: the host's processor
+    std::unique_ptr<Rank> rank;
+};
+
+// Collective over the world: all ranks agree on the kind of device (one that differs is Exit::Resource). Rank
+// 0 logs what was taken.
+RankOnDevice make_rank(RankContext& context, const DeviceSpec& device, const CommunicationSpec& communication,
+                       MeshShape shape);
+
+}  // namespace trainctl

@@ -1,0 +1,81 @@
+// Which device a rank takes, for every mixture of request and host.
+#include "cli/rank_device.h"
+
+#include "support/catch.h"
+#include "trainctl/base/error.h"
+
+namespace trainctl {
+namespace {
+
+HostDevices host(int gpus, int local_size, int local_rank = 0) {
+    HostDevices here;
+    for (int i = 0; i < gpus; ++i)
+        here.devices.push_back({i, "GPU " + std::to_string(i), "bus", 90, 132, 1U << 30U});
+    here.why_none = "there is no NVIDIA driver";
+    here.local_rank = local_rank;
+    here.local_size = local_size;
+    here.world_size = local_size;
+    return here;
+}
+
+DeviceSpec wants(DeviceKind kind, bool share = false) {
+    DeviceSpec device;
+    device.kind = kind;
+    device.share_gpus = share;
+    return device;
+}
+
+// What a refusal says; empty if it was none of this code.
+std::string refusal(const DeviceSpec& device, const std::string& backend, const HostDevices& here,
+                    Exit code) {
+    try {
+        choose_device(device, backend, here);
+    } catch (const Error& error) {
+        return error.code() == code ? error.what() : "";
+    }
+    return "";
+}
+
+}  // namespace
+
+TEST_CASE("auto takes cuda if every rank of the host gets a GPU, and says why it takes the cpu", "[cli]") {
+    const DeviceSpec automatic = wants(DeviceKind::Auto);
+    for (int rank = 0; rank < 4; ++rank) {
+        const DeviceChoice choice = choose_device(automatic, "auto", host(4, 4, rank));
+        CHECK(choice.cuda);
+        CHECK(choice.nccl);
+        CHECK(choice.ordinal == rank);
+    }
+    CHECK_FALSE(choose_device(automatic, "auto", host(1, 1)).nccl);  // nobody to talk to
+    const DeviceChoice without = choose_device(automatic, "auto", host(0, 2));
+    CHECK_FALSE(without.cuda);
+    CHECK_THAT(without.text, Catch::Contains("takes the cpu: there is no NVIDIA driver"));
+    const DeviceChoice too_few = choose_device(automatic, "auto", host(1, 2));
+    CHECK_FALSE(too_few.cuda);
+    CHECK_THAT(too_few.text, Catch::Contains("1 GPU for 2 ranks"));
+}
+
+TEST_CASE("cuda never falls back, and ranks share a GPU only when told to", "[cli]") {
+    CHECK_THAT(refusal(wants(DeviceKind::Cuda), "auto", host(0, 1), Exit::Resource),
+               Catch::Contains("there is no NVIDIA driver"));
+    CHECK_THAT(refusal(wants(DeviceKind::Cuda), "auto", host(1, 2), Exit::Resource),
+               Catch::Contains("each of the 2 ranks") && Catch::Contains("device.share_gpus"));
+    const DeviceChoice shared = choose_device(wants(DeviceKind::Cuda, true), "auto", host(2, 3, 2));
+    CHECK(shared.cuda);
+    CHECK_FALSE(shared.nccl);
+    CHECK(shared.ordinal == 0);
+    CHECK_THAT(refusal(wants(DeviceKind::Cuda, true), "nccl", host(1, 2), Exit::Usage),
+               Catch::Contains("\"host\""));
+    CHECK(
+        choose_device(wants(DeviceKind::Cuda, true), "auto", host(2, 2)).nccl);  // enough: nothing is shared
+}
+
+TEST_CASE("communication.backend is honoured or refused", "[cli]") {
+    CHECK_FALSE(choose_device(wants(DeviceKind::Cuda), "host", host(2, 2)).nccl);
+    CHECK(choose_device(wants(DeviceKind::Cuda), "nccl", host(1, 1)).nccl);
+    CHECK_THAT(refusal(wants(DeviceKind::Cpu), "nccl", host(2, 2), Exit::Usage),
+               Catch::Contains("on the cpu"));
+    CHECK_FALSE(choose_device(wants(DeviceKind::Cpu), "auto", host(2, 2)).cuda);
+}
+
+}  // namespace trainctl
