@@ -26,8 +26,8 @@ struct ForwardSizes {
 
 // Softmax on line. For each of a lane's rows: what is subtracted from its scores, and the sum of exponentials
 // of this lane's columns. What is subtracted need not be the largest score: it stays as long as no
-// exponential exceeds 2^headroom, since bringing all sums to a new one costs as much as a tenth of the
-// products.
+// exponential exceeds 2^headroom, since bringing all sums to a new one takes as many instructions as the
+// products do.
 inline constexpr float headroom = 8.0F;
 
 template <int row_tiles>
