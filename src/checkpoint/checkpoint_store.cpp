@@ -45,7 +45,8 @@ void CheckpointStore::note(JournalEvent event, std::int64_t step, const std::str
 void CheckpointStore::mark_healthy(const std::string& directory) {
     const auto name = parse_checkpoint_directory_name(directory);
     invariant(name.has_value(), "mark_healthy: not a checkpoint directory name");
-    note(JournalEvent::Healthy, name->step, directory, "");
+    if (remember_health(files_, join_path(settings_.root, directory)))
+        note(JournalEvent::Healthy, name->step, directory, "");
 }
 
 // What somebody took away or damaged since the last look is told once; it was not us.

@@ -59,6 +59,7 @@ CheckpointScan scan_checkpoints(FileSystem& files, const std::string& root, cons
                 fail(Exit::BadInput, fmt::format("{}: MANIFEST is of step {}, attempt {}", path,
                                                  manifest.step, manifest.attempt));
             }
+            if (is_healthy(files, path)) committed.manifest.health = Health::Good;
             scan.complete.push_back({*name, path, std::move(committed.manifest), std::move(committed.text),
                                      read_suspicion(files, path)});
         } catch (const Error& error) {

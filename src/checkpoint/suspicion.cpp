@@ -32,6 +32,16 @@ void remember_suspicion(FileSystem& files, const std::string& directory, const s
     write_durably(files, directory, suspect_file_name, why + "\n");
 }
 
+bool is_healthy(FileSystem& files, const std::string& directory) {
+    return files.status(join_path(directory, std::string(healthy_file_name))).has_value();
+}
+
+bool remember_health(FileSystem& files, const std::string& directory) {
+    if (!files.status(join_path(directory, std::string(commit_file_name)))) return false;
+    write_durably(files, directory, healthy_file_name, "\n");
+    return true;
+}
+
 void clear_suspicion(FileSystem& files, const std::string& directory) {
     const std::string path = mark_path(directory);
     if (!files.status(path)) return;

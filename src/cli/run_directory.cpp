@@ -37,6 +37,14 @@ std::vector<std::string> taken_names(FileSystem& files, const RunLayout& layout)
     return taken;
 }
 
+std::string how_to_restore_identity(const RunLayout& layout) {
+    return fmt::format(
+        "bring it back from a copy; without one, write into {} the line "
+        R"({{"format": "trainctl-run", "version": 1, "run_id": "ID", "spec_hash": "", "created": ""}})"
+        " with the run_id that `trainctl ckpt list {} --json` shows. The checkpoints are not touched.",
+        layout.run_json(), layout.root());
+}
+
 }  // namespace
 
 void require_startable(FileSystem& files, const RunLayout& layout, ResumeMode resume) {
@@ -46,14 +54,8 @@ void require_startable(FileSystem& files, const RunLayout& layout, ResumeMode re
     }
     const std::vector<std::string> taken = taken_names(files, layout);
     if (!taken.empty() && files.status(layout.run_json())) {
-        fail(
-            Exit::BadInput,
-            fmt::format(
-                "{} is damaged. Bring it back from a copy; without one, write into it the line "
-                R"({{"format": "trainctl-run", "version": 1, "run_id": "ID", "spec_hash": "", "created": ""}})"
-                " with the run_id that `trainctl ckpt list {} --json` shows. The checkpoints are not "
-                "touched.",
-                layout.run_json(), layout.root()));
+        fail(Exit::BadInput,
+             fmt::format("{} is damaged. {}", layout.run_json(), how_to_restore_identity(layout)));
     }
     if (resume == ResumeMode::Step) {
         fail(Exit::BadInput,
@@ -65,8 +67,9 @@ void require_startable(FileSystem& files, const RunLayout& layout, ResumeMode re
     fail(Exit::Usage,
          fmt::format(
              "{} is not a run of trainctl (no run.json), but holds names that a run would write to: {}. "
-             "Choose another job.run_dir, or move them away; other files may stay.",
-             layout.root(), fmt::join(taken, ", ")));
+             "Choose another job.run_dir, or move them away; other files may stay. If it was a run whose "
+             "run.json was lost: {}",
+             layout.root(), fmt::join(taken, ", "), how_to_restore_identity(layout)));
 }
 
 RunDirectory::RunDirectory(Invocation& invocation, Log& log, const JobSpec& job, ResumeMode resume,

@@ -138,6 +138,70 @@ Exit stop_early(RankContext& context, std::string_view text) {
     return Exit::Interrupted;
 }
 
+std::string result_json(const Progress& progress, const JobSpec& job, Exit exit, const SharedRun& run) {
+    return fmt::format(
+        R"({{"type":"train","v":1,"finished":{},"step":{},"steps":{},"updates_applied":{},"skipped":{},"tokens":{},)"
+        R"("run_dir":{},"run_id":{},"attempt":{}}})",
+        exit == Exit::Ok, progress.step, job.steps, progress.applied_updates, progress.skipped,
+        progress.tokens, json_quote(job.run_dir), json_quote(run.run_id), run.attempt);
+}
+
+// The first key in which two resolved jobs differ, with both values; lines of TOML.
+std::string first_difference(const std::string& mine, const std::string& theirs) {
+    std::istringstream a(mine);
+    std::istringstream b(theirs);
+    std::string table;
+    for (std::string left, right;;) {
+        const bool more = static_cast<bool>(std::getline(a, left));
+        if (!std::getline(b, right) || !more) return "one has more keys than the other";
+        if (left != right) return fmt::format("{} {} against {}", table, left, right);
+        if (left.starts_with("[")) table = left;
+    }
+}
+
+// Ranks that were given other jobs (by other arguments, or files of one name on different hosts) would train
+// on together for a while, and nobody could say what.
+void require_one_job(RankLink& link, const JobSpec& job, const std::vector<std::string>& hosts) {
+    agree(
+        link, [&] { return to_toml(job); },
+        [&](const std::vector<std::string>& jobs) {
+            for (std::size_t rank = 1; rank < jobs.size(); ++rank) {
+                if (jobs[rank] == jobs[0]) continue;
+                fail(Exit::Usage,
+                     fmt::format(
+                         "rank {} ({}) was given another job than rank 0 ({}): {}; start all ranks with the "
+                         "same job file and options",
+                         rank, hosts[rank], hosts[0], first_difference(jobs[0], jobs[rank])));
+            }
+            return std::string();
+        });
+}
+
+// The fingerprint of the data, which every host must have alike.
+DataFingerprint require_one_corpus(RankContext& context, RankLink& link, const Corpus& corpus,
+                                   const std::vector<std::string>& hosts) {
+    DataFingerprint mine;
+    agree(
+        link,
+        [&] {
+            const bool speaks_for_host = context.world.local_rank() == 0 || link.rank() == 0;
+            if (speaks_for_host) mine = fingerprint(context.invocation.files, corpus);
+            return mine.id;
+        },
+        [&](const std::vector<std::string>& ids) {
+            for (std::size_t rank = 1; rank < ids.size(); ++rank) {
+                if (ids[rank].empty() || ids[rank] == ids[0]) continue;
+                fail(
+                    Exit::BadInput,
+                    fmt::format("the data files of rank {} ({}) are not those of rank 0 ({}): fingerprint {} "
+                                "against {}; copy them there again",
+                                rank, hosts[rank], hosts[0], ids[rank], ids[0]));
+            }
+            return std::string();
+        });
+    return mine;
+}
+
 }  // namespace
 
 Exit train_run(RankContext& context, const JobSpec& job, const TrainOptions& options) {
@@ -146,11 +210,11 @@ Exit train_run(RankContext& context, const JobSpec& job, const TrainOptions& opt
     const bool first_rank = context.world.rank() == 0;
     HostChannel& control = context.world.control();
     RankLink& link = control;
+    const std::vector<std::string> hosts = link.gather(context.world.host());
+    require_one_job(link, job, hosts);
     const RankOnDevice made =
         make_rank(context, job.device, job.communication, mesh_shape(job.parallel, context.world.size()));
     Rank& rank = *made.rank;
-
-    const std::vector<std::string> hosts = link.gather(context.world.host());
     at_rank_0(link, [&] {
         if (!job.parallel.tensor_across_hosts) require_tensor_groups_on_one_host(hosts, rank.mesh.shape);
         return std::string();
@@ -169,11 +233,8 @@ Exit train_run(RankContext& context, const JobSpec& job, const TrainOptions& opt
             return std::string();
         },
         [](const std::vector<std::string>&) { return std::string(); });
-    DataFingerprint data_print;
-    const std::string data_id = at_rank_0(link, [&] {
-        data_print = fingerprint(files, *corpus);
-        return data_print.id;
-    });
+    const DataFingerprint data_print = require_one_corpus(context, link, *corpus, hosts);
+    const std::string data_id = at_rank_0(link, [&] { return data_print.id; });
 
     require_memory(context, link, rank, job);
     if (asked_to_stop(control, context.stop)) return stop_early(context, nothing_started);
@@ -264,6 +325,8 @@ Exit train_run(RankContext& context, const JobSpec& job, const TrainOptions& opt
             context.log.warn(fmt::format("{} of {} steps applied an update, {} were skipped",
                                          now.applied_updates, now.step, now.skipped));
         }
+        if (invocation.format == OutputFormat::Json)
+            print_result(invocation, {}, result_json(now, job, exit, run));
     }
     return exit;
 }

@@ -118,7 +118,7 @@ void add_model(std::vector<Key>& keys) {
                              &JobSpec::model, &ModelSpec::rope_theta));
     keys.push_back(
         bound_key("model.dropout", Kind::Number,
-                  {.bounds = half_open(0, 1),
+                  {.bounds = between(0, 0.999),
                    .resume = ResumeClass::Refuse,
                    .help = "Probability at embedding, attention probabilities, attention output and MLP "
                            "output.",

@@ -8,6 +8,26 @@
 #include "trainctl/train/host_slices.h"
 
 namespace trainctl {
+namespace {
+
+// Finite steps after which a checkpoint counts as good.
+constexpr std::int64_t probation_steps = 200;
+
+// Whether every F32 of the slices is finite.
+bool all_finite(const std::vector<NamedSlice>& slices) {
+    constexpr std::uint32_t exponent = 0x7F800000U;
+    for (const NamedSlice& slice : slices) {
+        if (slice.view.dtype != DType::F32) continue;
+        const auto* bits = slice.view.as<std::uint32_t>();
+        std::uint32_t bad = 0;
+        for (std::int64_t i = 0; i < slice.view.elements(); ++i)
+            bad |= (bits[i] & exponent) == exponent ? 1U : 0U;
+        if (bad != 0) return false;
+    }
+    return true;
+}
+
+}  // namespace
 
 std::map<std::string, std::int64_t> layout_counters(const JobSpec& job, const Mesh& mesh) {
     return {{"data", mesh.shape.data},
@@ -28,6 +48,7 @@ void RunCheckpoints::save(const Progress& progress, SaveReason /*reason*/) {
     rank_.communication->synchronize();
     HostSlices state(rank_.device, *rank_.compute, training_.state().state_slices());
     state.download();
+    require_finite(state.host(), progress.step);
     Snapshot snapshot;
     snapshot.step = progress.step;
     snapshot.slices = state.host();
@@ -38,6 +59,7 @@ void RunCheckpoints::save(const Progress& progress, SaveReason /*reason*/) {
     snapshot.data_fingerprint = context_.data_fingerprint;
     const SaveReport report = store_.save(snapshot, rank_.world.control()).value();
     if (rank_.world.rank() != 0) return;
+    on_probation_.push_back({report.directory, 0});
     log_.info(fmt::format("checkpoint step {}: {} in {} ({}/s), state {:016x}, {}", progress.step,
                           format_bytes(report.bytes), format_duration(report.seconds),
                           format_bytes(static_cast<std::uint64_t>(static_cast<double>(report.bytes) /
@@ -46,6 +68,36 @@ void RunCheckpoints::save(const Progress& progress, SaveReason /*reason*/) {
     for (const std::string& removed : report.removed)
         log_.info(fmt::format("checkpoint {} removed by retention", removed));
     for (const std::string& warning : report.warnings) log_.warn(warning);
+}
+
+// An update of finite gradients may still have been too large. Such weights are no state to go on from.
+void RunCheckpoints::require_finite(const std::vector<NamedSlice>& state, std::int64_t step) {
+    std::int64_t finite = all_finite(state) ? 1 : 0;
+    rank_.world.control().all_reduce({&finite, 1}, Reduce::Min);
+    if (finite != 0) return;
+    const bool speaks = rank_.world.rank() == 0;
+    const std::string kept = rank_.world.control().broadcast(speaks ? newest() : std::string());
+    throw Error(
+        Exit::Diverged,
+        fmt::format("training diverged: the weights or moments of step {} are not finite, so they are not "
+                    "saved. Lower optimizer.lr or optimizer.weight_decay, lengthen schedule.warmup_steps, or "
+                    "raise optimizer.epsilon. {}",
+                    step, kept),
+        Where::here(), Scope::Shared);
+}
+
+void RunCheckpoints::closed(StepOutcome outcome) {
+    for (Probation& checkpoint : on_probation_)
+        checkpoint.finite_steps = outcome == StepOutcome::NonFinite ? 0 : checkpoint.finite_steps + 1;
+    while (!on_probation_.empty() && on_probation_.front().finite_steps >= probation_steps) {
+        const std::string directory = on_probation_.front().directory;
+        on_probation_.erase(on_probation_.begin());
+        try {
+            store_.mark_healthy(directory);
+        } catch (const Error& error) {
+            log_.warn(fmt::format("checkpoint {} could not be marked as good: {}", directory, error.what()));
+        }
+    }
 }
 
 std::string RunCheckpoints::newest() {
@@ -86,6 +138,8 @@ RunCheckpoints::Resumed RunCheckpoints::resume(const ResumeRequest& request, Run
     if (resumed.report.outcome == LoadOutcome::StartFresh) return resumed;
     loaded.upload();
     training_.state().loaded();
+    if (rank_.world.rank() == 0 && resumed.report.manifest.health != Health::Good)
+        on_probation_.push_back({resumed.report.manifest.directory, 0});
     const Manifest& manifest = resumed.report.manifest;
     resumed.progress = progress_from_checkpoint(manifest.counters, manifest.scalars);
     if (rank_.world.rank() == 0 && resumed.report.state_hash) {

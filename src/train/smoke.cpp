@@ -142,6 +142,9 @@ class TracedRun {
             record.grad_norm = result.grad_norm;
             record.clip = result.clip;
             record.lr = result.lr;
+            record.applied = result.outcome == StepOutcome::Applied;
+            record.applied_updates = progress.applied_updates;
+            record.skipped = progress.skipped;
             record.unix_s = clock_.unix_s();
             record.step_s = result.seconds;
             record.tokens_per_s = static_cast<double>(tokens) / result.seconds;

@@ -126,6 +126,7 @@ StepResult Trainer::step() {
                       job_.training.global_batch_size * job_.training.sequence_length, result.outcome,
                       result.next_loss_scale);
     close(result, used);
+    if (parts_.checkpoints != nullptr) parts_.checkpoints->closed(result.outcome);
     report_loss_scale(result, used);
     judge_nonfinite(result);
     return result;
@@ -190,14 +191,16 @@ void Trainer::judge_nonfinite(const StepResult& result) {
         progress_.consecutive_skips > policy.nonfinite_max_consecutive ||
         static_cast<std::int64_t>(progress_.recent_skips.size()) > policy.nonfinite_max_per_1000;
     if (policy.nonfinite != NonFinitePolicy::Stop && !too_many) return;
+    const std::string newest = how_to_go_on();
     fail(Exit::Diverged,
          fmt::format("training diverged at step {}{}: {} non-finite steps in a row (allowed {}), {} in the "
                      "last 1000 (allowed "
-                     "{}). The weights are those of the last finite step. Lower optimizer.lr, lengthen "
-                     "schedule.warmup_steps, "
-                     "or look at the data with `trainctl data inspect --job JOB --step {}`.",
+                     "{}). Their updates were not applied, and nothing was saved since they began. Lower "
+                     "optimizer.lr, lengthen schedule.warmup_steps, "
+                     "or look at the data with `trainctl data inspect --job JOB --step {}`.{}{}",
                      progress_.step, scaled, progress_.consecutive_skips, policy.nonfinite_max_consecutive,
-                     progress_.recent_skips.size(), policy.nonfinite_max_per_1000, progress_.step));
+                     progress_.recent_skips.size(), policy.nonfinite_max_per_1000, progress_.step,
+                     newest.empty() ? "" : " ", newest));
 }
 
 void Trainer::judge_updates() const {
@@ -265,9 +268,18 @@ bool Trainer::may_fail(const Error& error, SaveReason reason) {
 
 void Trainer::save(SaveReason reason) {
     if (parts_.checkpoints == nullptr) return;
+    const bool can_wait = reason == SaveReason::Interval || reason == SaveReason::Request;
+    if (can_wait && progress_.consecutive_skips > 0) {
+        if (parts_.control.rank() == 0) {
+            parts_.log.warn(fmt::format("step {} is not saved: {} in a row were not finite", progress_.step,
+                                        counted(progress_.consecutive_skips, "step")));
+        }
+        retry_at_s_ = parts_.clock.monotonic_s() + std::min(retry_s, interval_s(job_.checkpoint));
+        return;
+    }
     const double began = parts_.clock.monotonic_s();
     // Nothing comes after the last save: what hindered it may have passed (somebody cleaning up there).
-    const bool last = reason == SaveReason::Stop || reason == SaveReason::End;
+    const bool last = !can_wait;
     for (int tries = last ? 2 : 1; tries > 0; --tries) {
         try {
             parts_.checkpoints->save(progress_, reason);

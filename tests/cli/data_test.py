@@ -14,7 +14,7 @@ class BadData(TrainctlTest):
     def refused(self, *parts, settings=(), code=4, **how):
         """The error line. The job must fail soon, with one message, before it creates anything."""
         process = self.train(settings=settings, code=code, **how)
-        self.assertLess(process.seconds, 10)
+        self.assertLess(process.seconds, 30)
         self.assertFalse(self.run_dir.exists(), process.describe())
         return self.one_error(process, *parts)
 

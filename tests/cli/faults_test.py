@@ -30,19 +30,21 @@ class Faults(TrainctlTest):
             self.assertRegex(process.err, r"step 2: loss nan .*1 in a row, 1 in the last 1000 steps")
 
     def test_bad_data_on_one_rank_in_the_middle(self):
-        # The second rank has a copy in which only its own samples are wrong.
-        for name in ("text.bin", "text.idx"):
-            shutil.copy(self.directory / name, self.directory / name.replace("text", "copy"))
-        size = os.path.getsize(self.directory / "copy.bin")
-        (self.directory / "copy.bin").write_bytes(struct.pack("<H", 300) * (size // 2))
+        # The last rank works where a file of the same name is damaged.
+        elsewhere = self.directory / "elsewhere"
+        elsewhere.mkdir()
+        for name in ("text.bin", "text.idx", "job.toml"):
+            shutil.copy(self.directory / name, elsewhere / name)
+        size = os.path.getsize(elsewhere / "text.bin")
+        (elsewhere / "text.bin").write_bytes(struct.pack("<H", 300) * (size // 2))
         for ranks, layout in ((2, ()), (4, LAYOUT)):
-            job = [harness.binary, "train", "job.toml", *harness.set_options(layout)]
-            launcher = [*harness.mpirun(ranks - 1), *job, ":", "-n", "1", *job, "--set", "data.train=['copy']"]
+            job = [harness.binary, "train", "job.toml", *harness.set_options([*layout, f"job.run_dir='{self.run_dir}'"])]
+            launcher = [*harness.mpirun(ranks - 1), *job, ":", "-n", "1", "-wdir", elsewhere, *job]
             process = harness.Process(launcher, self.directory)
             self.addCleanup(process.end)
             self.assertEqual(process.wait(), 4, process.describe())
             self.assertLess(process.seconds, 10)
-            line = self.one_error(process, "copy.bin", "300")
+            line = self.one_error(process, "text.bin", "300")
             self.assertTrue(line.startswith(f"error: [rank {ranks - 1} {socket.gethostname()}] "), line)
             self.assertEqual(self.checkpoints(), [])
             shutil.rmtree(self.run_dir)
@@ -89,6 +91,24 @@ class Faults(TrainctlTest):
         found = [path for path in self.directory.iterdir() if path.name not in ("one", "two") and path.name[0] != "."]
         return sorted((path.name, path.stat().st_size, path.stat().st_mtime_ns) for path in found)
 
+
+class RanksThatDisagree(TrainctlTest):
+    """One mpirun, ranks with different arguments: as with job files or data of one name on different hosts."""
+
+    def both(self, first, second, code):
+        def rank(settings):
+            return ["-n", "1", harness.binary, "train", "job.toml", *harness.set_options(settings)]
+        process = harness.Process([*harness.mpirun(1)[:-2], *rank(first), ":", *rank(second)], self.directory)
+        self.addCleanup(process.end)
+        self.assertEqual(process.wait(), code, process.describe())
+        return process
+
+    def test_other_jobs(self):
+        for setting, text in (("job.seed=2", "seed"), ("optimizer.lr=1e-5", "lr"), ("training.sequence_length=64", "sequence_length"),
+                              ("memory.zero_stage=2", "zero_stage"), ("job.steps=1000", "steps"), ("precision.compute='bf16'", "compute")):
+            process = self.both([], [setting], 2)
+            self.one_error(process, "rank 1", "was given another job than rank 0", text)
+            self.assertFalse(self.run_dir.exists(), process.describe())
 
 if __name__ == "__main__":
     harness.main()

@@ -14,6 +14,7 @@
 #include "train/finite_stream.h"
 #include "train/meddled_state.h"
 #include "train/train_harness.h"
+#include "trainctl/checkpoint/scan.h"
 #include "trainctl/train/synthetic_stream.h"
 
 using namespace trainctl;
@@ -413,4 +414,65 @@ TEST_CASE("what hinders the last save for a moment does not cost the run") {
     files.add_fault({2 /* ENOENT */, FileOp::Create, "MANIFEST", 0, 3, FaultEffect::None});
     CHECK(train(setup).exit == Exit::Ok);
     CHECK(files.list(setup.root).size() == 1);
+}
+
+TEST_CASE("nothing is saved while steps are not finite, and weights that are not finite never") {
+    MemoryFileSystem files;
+    TrainSetup setup;
+    setup.job = tiny_job(Architecture::Gpt2);
+    setup.job.steps = 12;
+    setup.job.checkpoint.interval_steps = 1;
+    setup.job.fault_tolerance.nonfinite_max_consecutive = 3;
+    setup.ranks = 2;
+    setup.files = &files;
+    setup.root = "checkpoints";
+    const auto saved = [&] {
+        std::vector<std::int64_t> steps;
+        for (const CompleteCheckpoint& found : scan_checkpoints(files, setup.root, "").complete)
+            steps.push_back(found.name.step);
+        return steps;
+    };
+
+    // From step 5 (counted from 0) on every gradient is bad: the last good state stays the newest.
+    setup.hooks = poison(1, {5, 6, 7, 8, 9, 10, 11});
+    CHECK_THROWS_WITH(train(setup),
+                      Catch::Contains("nothing was saved since") && Catch::Contains("of step 5"));
+    CHECK(saved() == std::vector<std::int64_t>{5, 4, 3, 2, 1});
+
+    // An update of finite gradients that is far too large.
+    MemoryFileSystem others;
+    setup.files = &others;
+    setup.hooks = nullptr;
+    setup.job.schedule.kind = ScheduleKind::Constant;
+    setup.job.schedule.warmup_steps = 0;
+    setup.job.optimizer.lr = 1e38;
+    setup.job.optimizer.weight_decay = 1e3;
+    try {
+        train(setup);
+        FAIL("should have diverged");
+    } catch (const Error& error) {
+        CHECK(error.code() == Exit::Diverged);
+        CHECK_THAT(error.what(), Catch::Contains("are not finite, so they are not saved"));
+    }
+    CHECK(scan_checkpoints(others, setup.root, "").complete.empty());
+}
+
+TEST_CASE("a checkpoint is good once 200 finite steps have followed it") {
+    MemoryFileSystem files;
+    TrainSetup setup;
+    setup.job = tiny_job(Architecture::Llama);
+    setup.job.steps = 250;
+    setup.job.checkpoint.interval_steps = 20;
+    setup.files = &files;
+    setup.root = "checkpoints";
+    setup.hooks = poison(0, {25});  // starts the count of step 20's anew
+    train(setup);
+    std::map<std::int64_t, Health> found;
+    for (const CompleteCheckpoint& checkpoint : scan_checkpoints(files, setup.root, "").complete)
+        found[checkpoint.name.step] = checkpoint.manifest.health;
+    CHECK(found.size() == 13);
+    for (const auto& [step, health] : found) {
+        INFO("step " << step);
+        CHECK((health == Health::Good) == (step <= 40));  // 26 + 200 and 40 + 200 are within 250
+    }
 }

@@ -1,5 +1,6 @@
-// What a reader found wrong with a committed checkpoint, remembered in a small file SUSPECT beside COMMIT, so
-// that retention, `ckpt list` and whoever comes next know. What was committed is not touched.
+// What was learned of a committed checkpoint later, remembered in small files beside COMMIT, so that
+// retention, `ckpt list` and whoever comes next know: SUSPECT, what a reader found wrong with it, and
+// HEALTHY. What was committed is not touched.
 #pragma once
 
 #include <optional>
@@ -19,6 +20,12 @@ std::optional<std::string> read_suspicion(FileSystem& files, const std::string& 
 // Durable on return; an earlier mark is replaced. Nothing happens where COMMIT is gone: a deletion may be on
 // its way. Exit::Resource: a directory that cannot be written to.
 void remember_suspicion(FileSystem& files, const std::string& directory, const std::string& why);
+
+// The opposite, for the training itself: it went on well after the checkpoint was saved (file HEALTHY).
+inline constexpr std::string_view healthy_file_name = "HEALTHY";
+bool is_healthy(FileSystem& files, const std::string& directory);
+// Durable on return. False, and nothing happens, where COMMIT is gone. Exit::Resource as above.
+bool remember_health(FileSystem& files, const std::string& directory);
 
 // For whoever read every byte and found it right. Exit::Resource as above.
 void clear_suspicion(FileSystem& files, const std::string& directory);

@@ -5,6 +5,7 @@
 #include <functional>
 #include <map>
 #include <string>
+#include <vector>
 
 #include "trainctl/base/log.h"
 #include "trainctl/checkpoint/checkpoint_store.h"
@@ -29,6 +30,7 @@ class RunCheckpoints final : public CheckpointWriter {
 
     // Exit::Resource if it failed for want of space; the previous checkpoint is still current then.
     void save(const Progress& progress, SaveReason reason) override;
+    void closed(StepOutcome outcome) override;
     std::string newest() override;
     std::string lack_of_room() override;
 
@@ -43,11 +45,19 @@ class RunCheckpoints final : public CheckpointWriter {
                    const std::function<void(const Manifest&)>& accept = {});
 
   private:
+    void require_finite(const std::vector<NamedSlice>& state, std::int64_t step);
+
     CheckpointStore& store_;
     Rank& rank_;
     Training& training_;
     CheckpointContext context_;
     Log& log_;
+    // Rank 0: the newest checkpoint of this attempt that is not known to be good, and finite steps since.
+    struct Probation {
+        std::string directory;
+        std::int64_t finite_steps = 0;
+    };
+    std::vector<Probation> on_probation_;
 };
 
 }  // namespace trainctl

@@ -24,7 +24,10 @@ class CheckpointWriter {
   public:
     virtual ~CheckpointWriter() = default;
     // Exit::Resource (disk full, read-only) leaves the previous checkpoint current; anything else is fatal.
+    // Exit::Diverged if the state is not finite: nothing was saved.
     virtual void save(const Progress& progress, SaveReason reason) = 0;
+    // Every step that was closed: what was saved before proves good by what follows.
+    virtual void closed(StepOutcome outcome) = 0;
     // Rank 0, for people: which checkpoint a resume would start from.
     virtual std::string newest() = 0;
     // Rank 0, for people: what it takes that a save finds room; empty if there is enough.
