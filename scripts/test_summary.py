@@ -25,8 +25,12 @@ def main(arguments):
         elif status in ("notrun", "disabled"):
             note = case.find("skipped")
             why = (note.get("message") if note is not None else None) or status
-            # "Not Run" without our own reason means that the program is missing: that is a failure.
-            (skipped if reasons or status == "disabled" else failed).append(f"{name}: {why}")
+            # "Not Run" without our own reason means that the program is missing: that is a failure. With one, the
+            # program skipped itself as a whole, and the reason is in the list.
+            if status == "disabled":
+                skipped.append(f"{name}: {why}")
+            elif not reasons:
+                failed.append(f"{name}: {why}")
         else:
             note = case.find("failure")
             failed.append(f"{name}: {(note.get('message') if note is not None else None) or 'failed'}")

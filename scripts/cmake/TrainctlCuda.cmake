@@ -25,3 +25,12 @@ if(NOT TRAINCTL_CUDA STREQUAL "OFF")
     endif()
 endif()
 message(STATUS "CUDA backend: ${TRAINCTL_WITH_CUDA}")
+
+# What every target with .cu files is compiled with. Every sum is the same in every build: products and sums are fused
+# only where a source says so. CMake 3.25 does not know nvcc's C++20.
+function(trainctl_cuda_compile_settings target)
+    target_compile_options(${target} PRIVATE
+        $<$<COMPILE_LANGUAGE:CUDA>:-std=c++20 --expt-relaxed-constexpr --fmad=false -Werror=all-warnings -Xptxas=-v>)
+    set_target_properties(${target} PROPERTIES
+        CUDA_COMPILER_LAUNCHER ${PROJECT_SOURCE_DIR}/scripts/cmake/keep_ptxas_report.sh)
+endfunction()

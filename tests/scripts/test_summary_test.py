@@ -14,6 +14,10 @@ PASSED = '<testcase name="a" status="run"><system-out>ok</system-out></testcase>
 SKIPPED_CASE = '<testcase name="b" status="run"><system-out>x\nSKIPPED: chroot: not root\n</system-out></testcase>'
 FAILED = '<testcase name="c" status="fail"><failure message="Timeout"/><system-out></system-out></testcase>'
 MISSING = '<testcase name="d" status="notrun"><skipped message="Unable to find executable"/></testcase>'
+SKIPPED_PROGRAM = (
+    '<testcase name="cuda" status="notrun"><skipped message="SKIP_RETURN_CODE=77"/>'
+    "<system-out>SKIPPED: all cases: no CUDA device: no driver\n</system-out></testcase>"
+)
 DISABLED = '<testcase name="e" status="disabled"><skipped message="Disabled"/></testcase>'
 
 
@@ -33,6 +37,12 @@ class Summary(unittest.TestCase):
         self.assertEqual(0, code)
         self.assertIn("skipped: b: chroot: not root", lines)
         self.assertEqual("2 passed, 0 failed, 2 skipped", lines[-1])
+
+    def test_a_program_that_skips_itself_counts_once_with_its_reason(self):
+        code, lines = summary_of(PASSED, SKIPPED_PROGRAM)
+        self.assertEqual(0, code)
+        self.assertIn("skipped: cuda: all cases: no CUDA device: no driver", lines)
+        self.assertEqual("1 passed, 0 failed, 1 skipped", lines[-1])
 
     def test_failures_and_missing_programs_fail(self):
         code, lines = summary_of(PASSED, FAILED, MISSING)

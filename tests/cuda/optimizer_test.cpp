@@ -4,11 +4,11 @@
 #include <cstring>
 #include <limits>
 
-#include "cuda_double/mirrors.h"
+#include "cuda/mirrors.h"
 #include "support/catch.h"
 #include "support/reference_ops.h"
 
-namespace trainctl::cuda_double {
+namespace trainctl::cuda_test {
 namespace {
 
 using Bins = std::vector<std::int64_t>;
@@ -236,4 +236,4 @@ TEST_CASE("cuda AdamW leaves every bit where the step is not applied", "[cuda]")
     }
 }
 
-}  // namespace trainctl::cuda_double
+}  // namespace trainctl::cuda_test

@@ -4,10 +4,10 @@
 #include <cstring>
 #include <limits>
 
-#include "cuda_double/mirrors.h"
+#include "cuda/mirrors.h"
 #include "support/catch.h"
 
-namespace trainctl::cuda_double {
+namespace trainctl::cuda_test {
 namespace {
 
 constexpr float infinity = std::numeric_limits<float>::infinity();
@@ -348,4 +348,4 @@ TEST_CASE("cuda: ops on no rows leave zero sums and start nothing", "[cuda]") {
     s.synchronize();
 }
 
-}  // namespace trainctl::cuda_double
+}  // namespace trainctl::cuda_test

@@ -1,4 +1,4 @@
-// An emulated cuda device with ops, and op cases on it.
+// A cuda device with ops, and op cases on it.
 #pragma once
 
 #include <memory>
@@ -8,7 +8,11 @@
 #include "trainctl/device/cuda_device.h"
 #include "trainctl/ops/backends.h"
 
-namespace trainctl::cuda_double {
+namespace trainctl::cuda_test {
+
+// Every program that runs these tests defines it. The double starts anew, with `seed` for all orders that
+// CUDA leaves open; a GPU is what it is.
+void start_cuda_machine(std::uint64_t seed);
 
 // Copies between a tensor of host memory and one of the device, of equal bytes; waits.
 class HostCopies {
@@ -46,4 +50,4 @@ class CudaBench {
     HostCopies copies_;
 };
 
-}  // namespace trainctl::cuda_double
+}  // namespace trainctl::cuda_test

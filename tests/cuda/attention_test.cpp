@@ -3,10 +3,10 @@
 #include <cmath>
 #include <cstring>
 
-#include "cuda_double/mirrors.h"
+#include "cuda/mirrors.h"
 #include "support/catch.h"
 
-namespace trainctl::cuda_double {
+namespace trainctl::cuda_test {
 namespace {
 
 AttentionSettings settings_for(std::int64_t length, std::int64_t heads, std::int64_t kv_heads,
@@ -223,4 +223,4 @@ TEST_CASE("cuda attention refuses what it has no kernel for", "[cuda]") {
     CHECK(code(settings) == Exit::Internal);
 }
 
-}  // namespace trainctl::cuda_double
+}  // namespace trainctl::cuda_test

@@ -1,15 +1,13 @@
-#include "cuda_double/cuda_bench.h"
+#include "cuda/cuda_bench.h"
 
 #include <algorithm>
 #include <cstring>
 
-#include "cuda_double/machine.h"
-
-namespace trainctl::cuda_double {
+namespace trainctl::cuda_test {
 namespace {
 
 std::unique_ptr<Device> fresh_device(std::uint64_t seed) {
-    start_machine({.devices = 1, .seed = seed});
+    start_cuda_machine(seed);
     return make_cuda_device(0);
 }
 
@@ -71,4 +69,4 @@ CaseTensors CudaBench::run(const OpCase& op_case, DType dtype, Placement placeme
     return host;
 }
 
-}  // namespace trainctl::cuda_double
+}  // namespace trainctl::cuda_test

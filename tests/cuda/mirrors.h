@@ -4,9 +4,9 @@
 #include <cstring>
 #include <vector>
 
-#include "cuda_double/cuda_bench.h"
+#include "cuda/cuda_bench.h"
 
-namespace trainctl::cuda_double {
+namespace trainctl::cuda_test {
 
 struct Mirror {
     TensorView host;
@@ -44,4 +44,4 @@ class Mirrors {
     std::vector<Buffer> buffers_;
 };
 
-}  // namespace trainctl::cuda_double
+}  // namespace trainctl::cuda_test

@@ -1,12 +1,12 @@
-// The CUDA backend's ops, run by the double, against the double-precision reference: every case and dtype,
-// started from the same numbers, in more than one order of threads, blocks and streams.
+// The CUDA backend's ops, on a GPU or on the double, against the double-precision reference: every case and
+// dtype, started from the same numbers, in more than one order of threads, blocks and streams.
 #include <sstream>
 
-#include "cuda_double/cuda_bench.h"
+#include "cuda/cuda_bench.h"
 #include "support/catch.h"
 #include "support/reference_ops.h"
 
-namespace trainctl::cuda_double {
+namespace trainctl::cuda_test {
 namespace {
 
 CaseTensors reference_results(const OpCase& op_case, DType rounded_to) {
@@ -97,4 +97,4 @@ TEST_CASE("cuda results do not depend on the order of threads, blocks and stream
     }
 }
 
-}  // namespace trainctl::cuda_double
+}  // namespace trainctl::cuda_test

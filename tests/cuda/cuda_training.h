@@ -1,0 +1,18 @@
+// Short trainings on cuda devices: same job, same data, same weights as on the cpu device.
+#pragma once
+
+#include "train/train_harness.h"
+#include "trainctl/comm/cuda_comm.h"
+
+namespace trainctl::cuda_test {
+
+test::TrainSetup five_steps(Architecture architecture, DType compute);
+
+// Rank r computes on the device of its local rank, on a machine started with `seed`.
+test::TrainOutcome train_on_cuda(test::TrainSetup setup, std::uint64_t seed,
+                                 CudaTransport transport = CudaTransport::Nccl);
+
+// Largest relative difference of a loss or a gradient norm.
+double trace_difference(const test::TrainOutcome& a, const test::TrainOutcome& b);
+
+}  // namespace trainctl::cuda_test

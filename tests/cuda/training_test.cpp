@@ -1,0 +1,39 @@
+// Whole trainings on one cuda device against the cpu device.
+#include "cuda/cuda_training.h"
+#include "support/catch.h"
+
+namespace trainctl::cuda_test {
+
+using test::TrainOutcome;
+using test::TrainSetup;
+
+TEST_CASE("one cuda device trains as the cpu does", "[cuda]") {
+    for (const Architecture architecture : {Architecture::Gpt2, Architecture::Llama}) {
+        const TrainSetup setup = five_steps(architecture, DType::F32);
+        const TrainOutcome wanted = test::train(setup);
+        const TrainOutcome found = train_on_cuda(setup, 1);
+        CHECK(found.steps.size() == 5);
+        CHECK(trace_difference(found, wanted) < 1e-4);
+        CHECK(test::differing_tensors(found, wanted, 1e-4, {"k.bias"}).empty());
+        CHECK(found.device_allocations_after_first_step == 0);
+    }
+}
+
+TEST_CASE("one cuda device trains in bf16 as the cpu does", "[cuda]") {
+    for (const Architecture architecture : {Architecture::Gpt2, Architecture::Llama}) {
+        const TrainSetup setup = five_steps(architecture, DType::BF16);
+        CHECK(trace_difference(train_on_cuda(setup, 1), test::train(setup)) < 2e-2);
+    }
+}
+
+TEST_CASE("a training on a cuda device repeats to the bit, in whatever order work runs", "[cuda]") {
+    const TrainSetup setup = five_steps(Architecture::Llama, DType::BF16);
+    const TrainOutcome one = train_on_cuda(setup, 0);
+    for (std::uint64_t seed = 1; seed < 4; ++seed) {
+        const TrainOutcome other = train_on_cuda(setup, seed);
+        CHECK(other.steps == one.steps);
+        CHECK(other.state == one.state);
+    }
+}
+
+}  // namespace trainctl::cuda_test
