@@ -230,10 +230,7 @@ smoke_stage() {
 
 op_stage() {
     local status=0
-    ours trainctl bench op --help
-    limited 10 "${command_line[@]}" || true
-    grep -q -- --device "$log" || { report ops skipped "bench op of this build has no --device"; return; }
-    ours trainctl bench op --device cuda --preset gpt2-124m --batch 16 --sequence 1024 --json
+    ours trainctl bench op --device cuda --preset gpt2-124m --batch 8 --sequence 1024 --json
     limited 40 "${command_line[@]}" || status=$?
     [ "$status" -eq 0 ] || { ended ops "$status" 40; return; }
     # A share and a rate give the ceiling.

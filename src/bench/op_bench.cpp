@@ -5,7 +5,7 @@
 #include <algorithm>
 #include <cstring>
 
-#include "bench/op_case.h"
+#include "bench/benched_op.h"
 #include "trainctl/base/philox.h"
 #include "trainctl/base/text.h"
 #include "trainctl/bench/median.h"
@@ -14,25 +14,32 @@
 namespace trainctl {
 namespace {
 
+// Of one run. Runs are measured together until what the host adds to each does not count.
 double median_seconds(Rank& rank, Clock& clock, int repetitions, const std::function<void()>& run) {
-    std::vector<double> times;
-    for (int repetition = 0; repetition <= repetitions; ++repetition) {
+    constexpr double worth_measuring_s = 2e-3;
+    constexpr double most_runs = 200.0;
+    const auto seconds_of = [&](int runs) {
         const double began = clock.monotonic_s();
-        run();
+        for (int i = 0; i < runs; ++i) run();
         rank.compute->synchronize();
-        if (repetition > 0) times.push_back(clock.monotonic_s() - began);  // the first one warms up
-    }
+        return (clock.monotonic_s() - began) / runs;
+    };
+    seconds_of(1);  // warms up
+    const int runs =
+        static_cast<int>(std::clamp(worth_measuring_s / std::max(seconds_of(1), 1e-9), 1.0, most_runs));
+    std::vector<double> times(static_cast<std::size_t>(repetitions));
+    for (double& time : times) time = seconds_of(runs);
     return median(times);
 }
 
 // Bytes read and written per second by the device's own elementwise addition, the ceiling of memory-bound
 // ops.
-double measure_stream(Rank& rank, Clock& clock) {
-    constexpr std::size_t elements = std::size_t{1} << 24U;
-    const Shape shape{static_cast<std::int64_t>(elements)};
-    const Buffer a = rank.device.allocate(4 * elements, Memory::Device, "bench");
-    const Buffer b = rank.device.allocate(4 * elements, Memory::Device, "bench");
-    const Buffer y = rank.device.allocate(4 * elements, Memory::Device, "bench");
+double measure_stream(Rank& rank, Clock& clock, std::int64_t elements) {
+    const Shape shape{elements};
+    const std::size_t bytes = storage_bytes(elements, DType::F32);
+    const Buffer a = rank.device.allocate(bytes, Memory::Device, "bench");
+    const Buffer b = rank.device.allocate(bytes, Memory::Device, "bench");
+    const Buffer y = rank.device.allocate(bytes, Memory::Device, "bench");
     const double seconds = median_seconds(rank, clock, 5, [&] {
         rank.backend->ops().elementwise.add(*rank.compute, y.view(shape, DType::F32),
                                             a.view(shape, DType::F32), b.view(shape, DType::F32));
@@ -49,19 +56,29 @@ TensorView OpWorkspace::zeros(const Shape& shape, DType dtype) {
 }
 
 TensorView OpWorkspace::random(const Shape& shape, DType dtype, double scale) {
+    // Contents repeat after a prime number of elements: no two rows or columns in step are alike.
+    constexpr std::int64_t period = 1048573;
     const TensorView tensor = zeros(shape, dtype);
     const auto stream = static_cast<std::uint64_t>(buffers_.size());
-    for (std::int64_t index = 0; index < tensor.elements(); ++index) {
+    const std::int64_t distinct = std::min(period, tensor.elements());
+    std::vector<std::byte> contents(tensor.bytes());
+    const TensorView host{contents.data(), tensor.shape, dtype};
+    for (std::int64_t index = 0; index < distinct; ++index) {
         const std::uint32_t bits = philox4x32(philox_key(7), static_cast<std::uint64_t>(index), stream)[0];
         const auto value = static_cast<float>(scale * (2.0 * philox_uniform(bits) - 1.0));
         if (dtype == DType::BF16) {
-            tensor.as<BFloat16>()[index] = to_bfloat16(value);
+            host.as<BFloat16>()[index] = to_bfloat16(value);
         } else if (dtype == DType::F16) {
-            tensor.as<Float16>()[index] = to_float16(value);
+            host.as<Float16>()[index] = to_float16(value);
         } else {
-            tensor.as<float>()[index] = value;
+            host.as<float>()[index] = value;
         }
     }
+    const auto repeated = static_cast<std::size_t>(distinct) * dtype_size(dtype);
+    for (std::size_t done = repeated; done < contents.size(); done += repeated) {
+        std::memcpy(contents.data() + done, contents.data(), std::min(repeated, contents.size() - done));
+    }
+    upload(tensor, contents.data());
     return tensor;
 }
 
@@ -69,10 +86,33 @@ TensorView OpWorkspace::scratch(std::size_t bytes) {
     return zeros(Shape{static_cast<std::int64_t>(bytes)}, DType::U8);
 }
 
-double value_at(const TensorView& tensor, std::int64_t index) {
-    if (tensor.dtype == DType::BF16) return to_float(tensor.as<BFloat16>()[index]);
-    if (tensor.dtype == DType::F16) return to_float(tensor.as<Float16>()[index]);
-    return tensor.as<float>()[index];
+void OpWorkspace::upload(const TensorView& to, const void* from) {
+    if (memory_ == DeviceMemoryKind::Host) {
+        std::memcpy(to.data, from, to.bytes());
+        return;
+    }
+    const Buffer pinned = rank.device.allocate(to.bytes(), Memory::Pinned, "bench");
+    std::memcpy(pinned.data(), from, to.bytes());
+    rank.device.copy(*rank.compute, to.data, pinned.data(), to.bytes());
+    rank.compute->synchronize();
+}
+
+TensorView OpWorkspace::on_host(const TensorView& tensor) {
+    if (tensor.empty() || memory_ == DeviceMemoryKind::Host) return tensor;
+    Buffer& copy = copies_[tensor.data];
+    if (copy.bytes() < tensor.bytes()) {
+        copy = rank.device.allocate(tensor.bytes(), Memory::Pinned, "bench");
+        rank.device.copy(*rank.compute, copy.data(), tensor.data, tensor.bytes());
+        rank.compute->synchronize();
+    }
+    return {copy.data(), tensor.shape, tensor.dtype};
+}
+
+double OpWorkspace::value_at(const TensorView& tensor, std::int64_t index) {
+    const TensorView host = on_host(tensor);
+    if (host.dtype == DType::BF16) return to_float(host.as<BFloat16>()[index]);
+    if (host.dtype == DType::F16) return to_float(host.as<Float16>()[index]);
+    return host.as<float>()[index];
 }
 
 std::vector<std::int64_t> sampled(std::int64_t size, std::int64_t count) {
@@ -88,12 +128,14 @@ std::vector<std::int64_t> sampled(std::int64_t size, std::int64_t count) {
 
 namespace {
 
-bool wanted(const OpCase& one, const std::string& part) { return one.name.find(part) != std::string::npos; }
+bool wanted(const BenchedOp& one, const std::string& part) {
+    return one.name.find(part) != std::string::npos;
+}
 
 // Before anything is measured.
-void require_wanted(const std::vector<OpCase>& cases, const std::string& part) {
+void require_wanted(const std::vector<BenchedOp>& cases, const std::string& part) {
     std::vector<std::string> names;
-    for (const OpCase& one : cases) {
+    for (const BenchedOp& one : cases) {
         if (wanted(one, part)) return;
         names.push_back(one.name);
     }
@@ -107,7 +149,7 @@ void require_wanted(const std::vector<OpCase>& cases, const std::string& part) {
 
 std::vector<OpBenchRow> bench_ops(Rank& rank, Clock& clock, const OpBenchOptions& options) {
     OpWorkspace workspace(rank, options);
-    std::vector<OpCase> cases;
+    std::vector<BenchedOp> cases;
     add_product_cases(workspace, cases);
     add_streaming_cases(workspace, cases);
     require_wanted(cases, options.only);
@@ -115,13 +157,14 @@ std::vector<OpBenchRow> bench_ops(Rank& rank, Clock& clock, const OpBenchOptions
     double peak_flops = 0.0;
     double peak_bytes = 0.0;
     const auto measure_peaks = [&] {
-        peak_flops = std::max(peak_flops, measure_peak_flops(rank.device, rank.backend->ops().matmul,
-                                                             *rank.compute, options.compute, clock));
-        peak_bytes = std::max(peak_bytes, measure_stream(rank, clock));
+        peak_flops =
+            std::max(peak_flops, measure_peak_flops(rank.device, rank.backend->ops().matmul, *rank.compute,
+                                                    options.compute, clock, options.smallest_product));
+        peak_bytes = std::max(peak_bytes, measure_stream(rank, clock, options.streamed_elements));
     };
     measure_peaks();
     std::vector<OpBenchRow> rows;
-    for (const OpCase& one : cases) {
+    for (const BenchedOp& one : cases) {
         if (!wanted(one, options.only)) continue;
         OpBenchRow row;
         row.name = one.name;
@@ -129,6 +172,7 @@ std::vector<OpBenchRow> bench_ops(Rank& rank, Clock& clock, const OpBenchOptions
         row.flops = one.flops;
         row.bytes = one.bytes;
         row.tolerance = one.tolerance;
+        workspace.forget_copies();
         row.worst_error = one.worst_error();
         if (!(row.worst_error <= row.tolerance)) {
             fail(Exit::Internal, fmt::format("bench op: {} is wrong: its error is {:.3g}, allowed are {:.3g}",

@@ -2,7 +2,7 @@
 
 #include <algorithm>
 
-#include "bench/op_case.h"
+#include "bench/benched_op.h"
 #include "trainctl/config/model_math.h"
 
 namespace trainctl {
@@ -14,15 +14,15 @@ struct Layer {
     std::int64_t k;
 };
 
-double dot(const TensorView& a, std::int64_t a_begin, std::int64_t a_step, const TensorView& b,
-           std::int64_t b_begin, std::int64_t b_step, std::int64_t count) {
+double dot(OpWorkspace& w, const TensorView& a, std::int64_t a_begin, std::int64_t a_step,
+           const TensorView& b, std::int64_t b_begin, std::int64_t b_step, std::int64_t count) {
     double sum = 0.0;
     for (std::int64_t i = 0; i < count; ++i)
-        sum += value_at(a, a_begin + i * a_step) * value_at(b, b_begin + i * b_step);
+        sum += w.value_at(a, a_begin + i * a_step) * w.value_at(b, b_begin + i * b_step);
     return sum;
 }
 
-void add_dense(OpWorkspace& w, const Layer& layer, std::vector<OpCase>& cases) {
+void add_dense(OpWorkspace& w, const Layer& layer, std::vector<BenchedOp>& cases) {
     const std::int64_t m = w.rows();
     const std::int64_t n = layer.n;
     const std::int64_t k = layer.k;
@@ -44,10 +44,11 @@ void add_dense(OpWorkspace& w, const Layer& layer, std::vector<OpCase>& cases) {
     const TensorView s1 = scratch(MatmulKind::Forward);
     cases.push_back({fmt::format("{} forward", layer.name), flops, 0.0, tolerance,
                      [=, &matmul, &stream] { matmul.forward(stream, out, x, weight, {}, s1); },
-                     [=] {
+                     [=, &w] {
                          WorstError worst;
                          for (const std::int64_t at : sampled(m * n)) {
-                             worst.add(value_at(out, at), dot(x, at / n * k, 1, weight, at % n * k, 1, k));
+                             worst.add(w.value_at(out, at),
+                                       dot(w, x, at / n * k, 1, weight, at % n * k, 1, k));
                          }
                          return worst.value();
                      }});
@@ -55,20 +56,20 @@ void add_dense(OpWorkspace& w, const Layer& layer, std::vector<OpCase>& cases) {
     cases.push_back(
         {fmt::format("{} input gradient", layer.name), flops, 0.0, tolerance,
          [=, &matmul, &stream] { matmul.backward_input(stream, dx, y, weight, Into::Overwrite, s2); },
-         [=] {
+         [=, &w] {
              WorstError worst;
              for (const std::int64_t at : sampled(m * k)) {
-                 worst.add(value_at(dx, at), dot(y, at / k * n, 1, weight, at % k, k, n));
+                 worst.add(w.value_at(dx, at), dot(w, y, at / k * n, 1, weight, at % k, k, n));
              }
              return worst.value();
          }});
     const TensorView s3 = scratch(MatmulKind::BackwardWeight);
     cases.push_back({fmt::format("{} weight gradient", layer.name), flops, 0.0, 1e-3,
                      [=, &matmul, &stream] { matmul.backward_weight(stream, dw, y, x, Into::Overwrite, s3); },
-                     [=] {
+                     [=, &w] {
                          WorstError worst;
                          for (const std::int64_t at : sampled(n * k)) {
-                             worst.add(value_at(dw, at), dot(y, at / k, n, x, at % k, k, m));
+                             worst.add(w.value_at(dw, at), dot(w, y, at / k, n, x, at % k, k, m));
                          }
                          return worst.value();
                      }});
@@ -82,16 +83,17 @@ struct AttentionRow {
 
 class AttentionTruth {
   public:
-    AttentionTruth(const AttentionSettings& settings, TensorView qkv) : s_(settings), qkv_(qkv) {}
+    AttentionTruth(OpWorkspace& w, const AttentionSettings& settings, TensorView qkv)
+        : w_(w), s_(settings), qkv_(qkv) {}
 
     [[nodiscard]] double q(std::int64_t row, std::int64_t head, std::int64_t d) const {
-        return value_at(qkv_, row * width() + head * s_.head_dim + d);
+        return w_.value_at(qkv_, row * width() + head * s_.head_dim + d);
     }
     [[nodiscard]] double key(std::int64_t row, std::int64_t head, std::int64_t d) const {
-        return value_at(qkv_, row * width() + (s_.heads + group(head)) * s_.head_dim + d);
+        return w_.value_at(qkv_, row * width() + (s_.heads + group(head)) * s_.head_dim + d);
     }
     [[nodiscard]] double value(std::int64_t row, std::int64_t head, std::int64_t d) const {
-        return value_at(qkv_, row * width() + (s_.heads + s_.kv_heads + group(head)) * s_.head_dim + d);
+        return w_.value_at(qkv_, row * width() + (s_.heads + s_.kv_heads + group(head)) * s_.head_dim + d);
     }
     [[nodiscard]] AttentionRow row(std::int64_t sample, std::int64_t query, std::int64_t head) const {
         AttentionRow result;
@@ -115,12 +117,14 @@ class AttentionTruth {
     [[nodiscard]] std::int64_t width() const { return (s_.heads + 2 * s_.kv_heads) * s_.head_dim; }
     [[nodiscard]] std::int64_t group(std::int64_t head) const { return head / (s_.heads / s_.kv_heads); }
 
+    OpWorkspace& w_;
     AttentionSettings s_;
     TensorView qkv_;
 };
 
-double attention_forward_error(const AttentionSettings& s, const TensorView& qkv, const TensorView& out) {
-    const AttentionTruth truth(s, qkv);
+double attention_forward_error(OpWorkspace& w, const AttentionSettings& s, const TensorView& qkv,
+                               const TensorView& out) {
+    const AttentionTruth truth(w, s, qkv);
     WorstError worst;
     for (const std::int64_t at : sampled(s.batch * s.length * s.heads, 12)) {
         const std::int64_t head = at % s.heads;
@@ -131,15 +135,15 @@ double attention_forward_error(const AttentionSettings& s, const TensorView& qkv
             expected += attention.probabilities[t] *
                         truth.value(row / s.length * s.length + static_cast<std::int64_t>(t), head, 0);
         }
-        worst.add(value_at(out, row * s.heads * s.head_dim + head * s.head_dim), expected);
+        worst.add(w.value_at(out, row * s.heads * s.head_dim + head * s.head_dim), expected);
     }
     return worst.value();
 }
 
 // The gradient of q at sampled places: scale x sum over keys of p (dp - sum p dp) k.
-double attention_backward_error(const AttentionSettings& s, const TensorView& qkv, const TensorView& dout,
-                                const TensorView& dqkv) {
-    const AttentionTruth truth(s, qkv);
+double attention_backward_error(OpWorkspace& w, const AttentionSettings& s, const TensorView& qkv,
+                                const TensorView& dout, const TensorView& dqkv) {
+    const AttentionTruth truth(w, s, qkv);
     WorstError worst;
     for (const std::int64_t at : sampled(s.batch * s.length * s.heads, 12)) {
         const std::int64_t head = at % s.heads;
@@ -151,7 +155,7 @@ double attention_backward_error(const AttentionSettings& s, const TensorView& qk
         for (std::size_t t = 0; t < attention.probabilities.size(); ++t) {
             double sum = 0.0;
             for (std::int64_t d = 0; d < s.head_dim; ++d) {
-                sum += value_at(dout, row * s.heads * s.head_dim + head * s.head_dim + d) *
+                sum += w.value_at(dout, row * s.heads * s.head_dim + head * s.head_dim + d) *
                        truth.value(first + static_cast<std::int64_t>(t), head, d);
             }
             dp.push_back(sum);
@@ -163,12 +167,12 @@ double attention_backward_error(const AttentionSettings& s, const TensorView& qk
                         truth.key(first + static_cast<std::int64_t>(t), head, 0);
         }
         const std::int64_t width = (s.heads + 2 * s.kv_heads) * s.head_dim;
-        worst.add(value_at(dqkv, row * width + head * s.head_dim), expected * s.scale);
+        worst.add(w.value_at(dqkv, row * width + head * s.head_dim), expected * s.scale);
     }
     return worst.value();
 }
 
-void add_attention(OpWorkspace& w, std::vector<OpCase>& cases) {
+void add_attention(OpWorkspace& w, std::vector<BenchedOp>& cases) {
     const ModelSpec& model = w.options.model;
     AttentionSettings s;
     s.batch = w.options.batch;
@@ -196,19 +200,19 @@ void add_attention(OpWorkspace& w, std::vector<OpCase>& cases) {
     cases.push_back(
         {"attention forward", 4.0 * pairs * static_cast<double>(s.head_dim), 0.0, tolerance,
          [=, &attention, &stream] { attention.forward(stream, out, lse, qkv, s, forward_scratch); },
-         [=] { return attention_forward_error(s, qkv, out); }});
+         [=, &w] { return attention_forward_error(w, s, qkv, out); }});
     cases.push_back({"attention forward + backward", 12.0 * pairs * static_cast<double>(s.head_dim), 0.0,
                      tolerance,
                      [=, &attention, &stream] {
                          attention.forward(stream, out, lse, qkv, s, forward_scratch);
                          attention.backward(stream, dqkv, dout, out, lse, qkv, s, backward_scratch);
                      },
-                     [=] { return attention_backward_error(s, qkv, dout, dqkv); }});
+                     [=, &w] { return attention_backward_error(w, s, qkv, dout, dqkv); }});
 }
 
 }  // namespace
 
-void add_product_cases(OpWorkspace& workspace, std::vector<OpCase>& cases) {
+void add_product_cases(OpWorkspace& workspace, std::vector<BenchedOp>& cases) {
     const ModelSpec& model = workspace.options.model;
     const std::int64_t qkv = (model.heads + 2 * model.kv_heads) * model.head_dim;
     const std::int64_t up = model.architecture == Architecture::Llama ? 2 * model.ffn_size : model.ffn_size;

@@ -156,6 +156,7 @@ void add_op(CLI::App& bench, Invocation& invocation) {
     command->add_option("--compute", options->shape.compute, "bf16, fp16 or fp32")->capture_default_str();
     command->add_option("--threads", options->shape.threads, "0: the rank's share of the cores")
         ->check(at_least(0));
+    add_device_option(*command, options->shape.device);
     command->add_option("--repetitions", options->bench.repetitions, "medians are over these")
         ->capture_default_str()
         ->check(repetitions());
@@ -169,9 +170,11 @@ void add_op(CLI::App& bench, Invocation& invocation) {
             options->bench.length = options->shape.sequence;
             RankSettings settings;
             settings.device = job.device;
+            settings.communication = job.communication;
             return rank_main(invocation, settings, [&](RankContext& context) {
-                Rank rank(context.device, context.world, mesh_shape(ParallelSpec{}, context.world.size()));
-                const std::vector<OpBenchRow> rows = bench_ops(rank, invocation.clock, options->bench);
+                const RankOnDevice made = make_rank(context, job.device, job.communication,
+                                                    mesh_shape(ParallelSpec{}, context.world.size()));
+                const std::vector<OpBenchRow> rows = bench_ops(*made.rank, invocation.clock, options->bench);
                 if (context.world.rank() == 0) print_result(invocation, describe(rows), to_json(rows));
                 return Exit::Ok;
             });

@@ -22,14 +22,13 @@ struct CudaRank {
     Rank rank;
 };
 
-auto cuda_rank(CudaTransport transport) {
-    return [transport](World& world, CpuDevice& host, MeshShape shape) {
-        const auto both = std::make_shared<CudaRank>(world, host, shape, transport);
-        return std::shared_ptr<Rank>(both, &both->rank);
-    };
-}
-
 }  // namespace
+
+std::shared_ptr<Rank> make_cuda_rank(World& world, CpuDevice& host, MeshShape shape,
+                                     CudaTransport transport) {
+    const auto both = std::make_shared<CudaRank>(world, host, shape, transport);
+    return {both, &both->rank};
+}
 
 TrainSetup five_steps(Architecture architecture, DType compute) {
     TrainSetup setup;
@@ -42,7 +41,9 @@ TrainSetup five_steps(Architecture architecture, DType compute) {
 
 TrainOutcome train_on_cuda(TrainSetup setup, std::uint64_t seed, CudaTransport transport) {
     start_cuda_machine(seed);
-    setup.make_rank = cuda_rank(transport);
+    setup.make_rank = [transport](World& world, CpuDevice& host, MeshShape shape) {
+        return make_cuda_rank(world, host, shape, transport);
+    };
     return test::train(setup);
 }
 

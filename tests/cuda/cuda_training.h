@@ -6,9 +6,12 @@
 
 namespace trainctl::cuda_test {
 
+// A rank that computes on the device of its local rank; keeps that device.
+std::shared_ptr<Rank> make_cuda_rank(World& world, CpuDevice& host, MeshShape shape, CudaTransport transport);
+
 test::TrainSetup five_steps(Architecture architecture, DType compute);
 
-// Rank r computes on the device of its local rank, on a machine started with `seed`.
+// By such ranks, on a machine started with `seed`.
 test::TrainOutcome train_on_cuda(test::TrainSetup setup, std::uint64_t seed,
                                  CudaTransport transport = CudaTransport::Nccl);
 

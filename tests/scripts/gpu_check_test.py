@@ -21,7 +21,6 @@ OPS = {
 NO_GPU = 'echo "SKIPPED: all cases: no CUDA device: no driver"; exit 77'
 GOOD_TESTS = 'echo "All tests passed (9 assertions in 3 test cases)"'
 GOOD_TRAINCTL = f"""case "$*" in
-    *--help*) echo '  --device TEXT' ;;
     smoke*) echo '{{"ok":true}}' ;;
     *op*) echo '{json.dumps(OPS, separators=(",", ":"))}' ;;
     *llama-7b*) echo 'error: expected 112 GB on the GPU, found 80 GB' >&2; exit 5 ;;

@@ -19,7 +19,10 @@ struct OpBenchOptions {
     std::int64_t batch = 4;
     std::int64_t length = 256;
     int repetitions = 9;
-    std::string only;  // part of a name; empty: all
+    std::string only;                                         // part of a name; empty: all
+    std::int64_t updated_elements = std::int64_t{1} << 22U;   // by the optimizer; a multiple of norm_block
+    std::int64_t smallest_product = 1024;                     // measure_peak_flops()
+    std::int64_t streamed_elements = std::int64_t{1} << 24U;  // of the addition that shows the memory's rate
 };
 
 struct OpBenchRow {

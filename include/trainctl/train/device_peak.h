@@ -6,9 +6,11 @@
 
 namespace trainctl {
 
-// FLOP/s of the best of a few products of 1024 x 1024 x 1024 in the compute dtype on this rank; takes about
-// 0.1 s.
-double measure_peak_flops(Device& device, MatmulOps& matmul, Stream& compute, DType dtype, Clock& clock);
+// FLOP/s of the best of a few products of smallest x smallest x smallest in the compute dtype on this rank,
+// or of up to 8192 x 8192 x 8192 where one takes less than 0.4 ms; takes about 0.1 s, and hardly more than
+// 0.5 s where a product is slow.
+double measure_peak_flops(Device& device, MatmulOps& matmul, Stream& compute, DType dtype, Clock& clock,
+                          std::int64_t smallest = 1024);
 
 // The peak as records carry it. A step that is faster shows that the machine was busy when the peak was
 // measured; a ratio to it would say nothing, so it is unknown (0) from then on.

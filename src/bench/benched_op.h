@@ -3,6 +3,7 @@
 
 #include <cmath>
 #include <functional>
+#include <map>
 #include <memory>
 #include <string>
 #include <vector>
@@ -11,7 +12,7 @@
 
 namespace trainctl {
 
-struct OpCase {
+struct BenchedOp {
     std::string name;
     double flops = 0.0;
     double bytes = 0.0;
@@ -21,25 +22,36 @@ struct OpCase {
     std::function<double()> worst_error;
 };
 
-// Buffers with random contents: a pure function of (tensor number, index).
+// Buffers of the rank's device with random contents, a pure function of (tensor number, index), and what the
+// host sees of them.
 class OpWorkspace {
   public:
-    OpWorkspace(Rank& on, const OpBenchOptions& chosen) : rank(on), options(chosen) {}
+    OpWorkspace(Rank& on, const OpBenchOptions& chosen)
+        : rank(on), options(chosen), memory_(on.device.info().memory) {}
 
     // Uniform in (-scale, scale).
     TensorView random(const Shape& shape, DType dtype, double scale = 1.0);
     TensorView zeros(const Shape& shape, DType dtype);
     TensorView scratch(std::size_t bytes);
+    // Fills a tensor of the device with the host memory `from`, of its size; waits.
+    void upload(const TensorView& to, const void* from);
+    // The tensor where the host can read it: itself, or a copy made when it was first asked for since
+    // forget_copies().
+    [[nodiscard]] TensorView on_host(const TensorView& tensor);
+    [[nodiscard]] double value_at(const TensorView& tensor, std::int64_t index);
+    // What the device has computed since shows again.
+    void forget_copies() { copies_.clear(); }
     [[nodiscard]] std::int64_t rows() const { return options.batch * options.length; }
 
     Rank& rank;
     const OpBenchOptions& options;
 
   private:
+    DeviceMemoryKind memory_;
     std::vector<Buffer> buffers_;
+    std::map<const std::byte*, Buffer> copies_;
 };
 
-double value_at(const TensorView& tensor, std::int64_t index);
 // `count` places spread over [0, size).
 std::vector<std::int64_t> sampled(std::int64_t size, std::int64_t count = 48);
 
@@ -56,8 +68,8 @@ class WorstError {
     double worst_ = 0.0;
 };
 
-void add_product_cases(OpWorkspace& workspace, std::vector<OpCase>& cases);  // dense layers, attention
+void add_product_cases(OpWorkspace& workspace, std::vector<BenchedOp>& cases);  // dense layers, attention
 void add_streaming_cases(OpWorkspace& workspace,
-                         std::vector<OpCase>& cases);  // norms, activations, loss, optimizer
+                         std::vector<BenchedOp>& cases);  // norms, activations, loss, optimizer
 
 }  // namespace trainctl
