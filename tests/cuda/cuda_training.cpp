@@ -4,6 +4,7 @@
 #include <cmath>
 
 #include "cuda/cuda_bench.h"
+#include "support/larger.h"
 #include "trainctl/device/cuda_device.h"
 
 namespace trainctl::cuda_test {
@@ -51,7 +52,8 @@ double trace_difference(const TrainOutcome& a, const TrainOutcome& b) {
     double worst = a.steps.size() == b.steps.size() ? 0.0 : INFINITY;
     for (std::size_t i = 0; i < a.steps.size() && i < b.steps.size(); ++i) {
         worst = std::max(worst, std::abs(a.steps[i].loss - b.steps[i].loss) / b.steps[i].loss);
-        worst = std::max(worst, std::abs(a.steps[i].grad_norm - b.steps[i].grad_norm) / b.steps[i].grad_norm);
+        worst =
+            test::larger(worst, std::abs(a.steps[i].grad_norm - b.steps[i].grad_norm) / b.steps[i].grad_norm);
     }
     return worst;
 }

@@ -4,6 +4,7 @@
 
 #include "model/tiny_model.h"
 #include "support/catch.h"
+#include "support/larger.h"
 
 namespace trainctl {
 namespace {
@@ -20,7 +21,7 @@ std::vector<ModelSpec> models() {
 
 double largest(const std::vector<double>& values) {
     double value = 0.0;
-    for (const double v : values) value = std::max(value, std::abs(v));
+    for (const double v : values) value = test::larger(value, std::abs(v));
     return value;
 }
 
@@ -28,8 +29,7 @@ double largest(const std::vector<double>& values) {
 double difference(const std::vector<double>& a, const std::vector<double>& b, double floor) {
     double error = 0.0;
     for (std::size_t i = 0; i < a.size(); ++i) {
-        const double apart = std::abs(a[i] - b[i]);
-        if (!(apart <= error)) error = apart;
+        error = test::larger(error, std::abs(a[i] - b[i]));
     }
     return error / std::max(largest(b), floor);
 }

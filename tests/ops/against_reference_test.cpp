@@ -1,5 +1,6 @@
 // The cpu backend against the double-precision reference: every case, dtype and instruction-set level. Both
 // start from the same numbers, so that only roundings inside the op and of its results differ.
+#include <cmath>
 #include <sstream>
 
 #include "ops/harness.h"
@@ -48,6 +49,8 @@ TEST_CASE("the comparison with the reference notices a wrong element", "[ops]") 
         const TensorView y = found["y"];
         set_element(y, 3, element(y, 3) + 0.05);
         CHECK(worst_error(y, wanted.all().at("y"), op_case, dtype) > 1.0);
+        set_element(y, 3, std::nan(""));  // right elements follow it
+        CHECK(std::isnan(worst_error(y, wanted.all().at("y"), op_case, dtype)));
     }
 }
 

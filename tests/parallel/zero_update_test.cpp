@@ -5,6 +5,7 @@
 #include "parallel/random_model.h"
 #include "parallel/zero_harness.h"
 #include "support/catch.h"
+#include "support/larger.h"
 
 namespace trainctl::test {
 namespace {
@@ -66,7 +67,7 @@ struct PlainAdamw {
 double largest_difference(const std::vector<float>& a, const std::vector<double>& b) {
     double largest = a.size() == b.size() ? 0.0 : 1e30;
     for (std::size_t e = 0; e < a.size() && e < b.size(); ++e)
-        largest = std::max(largest, std::abs(static_cast<double>(a[e]) - b[e]));
+        largest = larger(largest, std::abs(static_cast<double>(a[e]) - b[e]));
     return largest;
 }
 

@@ -1,7 +1,7 @@
 // How wrong a result is.
-#include <algorithm>
 #include <cmath>
 
+#include "support/larger.h"
 #include "support/op_cases.h"
 
 namespace trainctl {
@@ -14,14 +14,14 @@ double worst_error(const TensorView& found, const TensorView& wanted, const OpCa
     const double inside = stored || (narrow && op_case.slack > 1.0) ? op_case.slack * half_ulp / 2.0 : 3e-6;
     double largest = 0.0;
     for (std::int64_t i = 0; i < wanted.elements(); ++i) {
-        largest = std::max(largest, std::fabs(element(wanted, i)));
+        largest = test::larger(largest, std::fabs(element(wanted, i)));
     }
     double worst = 0.0;
     for (std::int64_t i = 0; i < wanted.elements(); ++i) {
         const double right = element(wanted, i);
         const double error = std::fabs(element(found, i) - right);
         const double ratio = error / (relative * std::fabs(right) + inside * largest + 1e-30);
-        if (!(ratio <= worst)) worst = ratio;  // NaN counts
+        worst = test::larger(worst, ratio);
     }
     return worst;
 }

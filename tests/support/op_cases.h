@@ -83,7 +83,7 @@ struct OpCase {
 
 // Largest error of `found` against `wanted` (host memory, any dtypes) in units of what is allowed: half an
 // ulp for the store and as much again of the largest element for what happened inside, `op_case.slack` times.
-// Above 1 is wrong; NaN where there is no error bound.
+// Above 1 is wrong; NaN if any element is.
 double worst_error(const TensorView& found, const TensorView& wanted, const OpCase& op_case, DType compute);
 
 // Small and odd shapes of every op: M = 1, sizes off the vector length, grouped queries, several tiles,

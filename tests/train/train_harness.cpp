@@ -7,6 +7,7 @@
 #include <cstring>
 #include <mutex>
 
+#include "support/larger.h"
 #include "support/memory_file_system.h"
 #include "support/run_ranks.h"
 #include "trainctl/train/host_slices.h"
@@ -263,9 +264,9 @@ std::vector<std::string> differing_tensors(const TrainOutcome& a, const TrainOut
         double largest = 0.0;
         double difference = 0.0;
         for (std::size_t index = 0; index < values.size(); ++index) {
-            largest = std::max(largest, std::abs(static_cast<double>(values[index])));
+            largest = larger(largest, std::abs(static_cast<double>(values[index])));
             difference =
-                std::max(difference, std::abs(static_cast<double>(values[index]) - other->second[index]));
+                larger(difference, std::abs(static_cast<double>(values[index]) - other->second[index]));
         }
         if (!(difference <= tolerance * largest)) differing.push_back(name);
     }
