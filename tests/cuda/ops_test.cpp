@@ -51,8 +51,9 @@ std::string problems(const std::string& family, DType dtype, Placement placement
     return text.str();
 }
 
-void check_family(const std::string& family) {
-    for (const DType dtype : {DType::F32, DType::BF16, DType::F16}) CHECK(problems(family, dtype) == "");
+void check_family(const std::string& family,
+                  std::initializer_list<DType> dtypes = {DType::F32, DType::BF16, DType::F16}) {
+    for (const DType dtype : dtypes) CHECK(problems(family, dtype) == "");
 }
 
 }  // namespace
@@ -62,7 +63,12 @@ TEST_CASE("cuda norms agree with the reference", "[cuda]") {
     check_family("layer norm");
     check_family("rms norm");
 }
-TEST_CASE("cuda attention agrees with the reference", "[cuda]") { check_family("attention"); }
+TEST_CASE("cuda attention in F32 agrees with the reference", "[cuda]") {
+    check_family("attention", {DType::F32});
+}
+TEST_CASE("cuda attention on tensor cores agrees with the reference", "[cuda]") {
+    check_family("attention", {DType::BF16, DType::F16});
+}
 TEST_CASE("cuda rotary embedding agrees with the reference", "[cuda]") { check_family("rope"); }
 TEST_CASE("cuda activations agree with the reference", "[cuda]") {
     check_family("bias gelu");

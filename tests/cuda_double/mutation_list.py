@@ -1,0 +1,551 @@
+"""The faults that mutations.py plants in cuda/: each is one of a kind that kernels and host code have had."""
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True)
+class Mutation:
+    kind: str
+    file: str  # below the root; in it `before`, which occurs once, becomes `after`
+    before: str
+    after: str
+    cases: tuple  # of test_cuda_double; one of them must fail
+    unit: str = ""  # what is compiled, if file is a header
+    quick: bool = False  # runs with the test suite: the first of its kind that is fast
+
+
+ATTENTION = ("cuda attention on tensor cores agrees with the reference",)
+ATTENTION_F32 = ("cuda attention in F32 agrees with the reference",)
+CROSS_ENTROPY = ("cuda cross-entropy agrees with the reference",)
+NORMS = ("cuda norms agree with the reference",)
+PRODUCTS = ("cuda products agree with the reference",)
+ACTIVATIONS = ("cuda activations agree with the reference",)
+ROPE = ("cuda rotary embedding agrees with the reference",)
+EMBEDDING = (
+    "cuda embedding agrees with the reference",
+    "cuda: embedding gradients are the cpu's to the bit, in any order of blocks",
+)
+NORM_BINS = ("cuda sums of squares are the cpu's bins, however a range is split",)
+ADAMW = ("cuda AdamW is the cpu's to the bit, in every dtype and wherever the weights lie",)
+UNAPPLIED = ("cuda AdamW leaves every bit where the step is not applied",)
+NCCL = ("cuda messages by NCCL give every rank its part",)
+STAGED = ("cuda messages through host memory give every rank its part",)
+FORWARD = "cuda/kernels/attention_forward.cu"
+BACKWARD = "cuda/kernels/attention_backward.cu"
+F32 = "cuda/kernels/attention_f32.cu"
+TILE = "cuda/kernels/attention_tile.h"
+
+ATTENTION_MUTATIONS = [
+    Mutation(
+        "a fetch not waited for", FORWARD,
+        "        wait_groups<0>();\n",
+        "",
+        ATTENTION, quick=True,
+    ),
+    Mutation(
+        "a missing barrier after a fetch", FORWARD,
+        "        wait_groups<0>();\n        sync_block();\n",
+        "        wait_groups<0>();\n",
+        ATTENTION,
+    ),
+    Mutation(
+        "a tile fetched over the one in use", FORWARD,
+        "buffers + (first_key / Sizes::keys + 1) % 2 * 2 * Sizes::tile",
+        "buffers + first_key / Sizes::keys % 2 * 2 * Sizes::tile",
+        ATTENTION,
+    ),
+    Mutation(
+        "a causal mask lost at the edge of a tile", FORWARD,
+        "if (first_key + Sizes::keys > first_query) hide_later_keys",
+        "if (first_key > first_query) hide_later_keys",
+        ATTENTION, quick=True,
+    ),
+    Mutation(
+        "keys of another head", FORWARD,
+        "place.head / (s.heads / s.kv_heads)",
+        "place.head % s.kv_heads",
+        ATTENTION,
+    ),
+    Mutation(
+        "output so far not brought to the new maximum", FORWARD,
+        "                    sums[i][j][2 * which + 1] *= rescale;\n",
+        "",
+        ATTENTION,
+    ),
+    Mutation(
+        "total so far not brought to the new maximum", FORWARD,
+        "total[i][which] * rescale",
+        "total[i][which]",
+        ATTENTION,
+    ),
+    Mutation(
+        "a bound off by one", FORWARD,
+        "threadIdx.x % 4 == 0 && query < length",
+        "threadIdx.x % 4 == 0 && query <= length",
+        ATTENTION,
+    ),
+    Mutation(
+        "a wrong fragment of a left operand", TILE,
+        "narrow_pair<T>(sums[i][2 * k + half][2], sums[i][2 * k + half][3])",
+        "narrow_pair<T>(sums[i][2 * k + half][3], sums[i][2 * k + half][2])",
+        ATTENTION, unit=FORWARD,
+    ),
+    Mutation(
+        "a wrong fragment of a right operand", TILE,
+        "load_matrices(b, right + (right_place ^ column) + 8 * j * stride);\n"
+        "            const std::uint32_t first[2] = {b[0], b[1]};",
+        "load_matrices(b, right + (right_place ^ column) + 8 * j * stride);\n"
+        "            const std::uint32_t first[2] = {b[0], b[2]};",
+        ATTENTION, unit=FORWARD, quick=True,
+    ),
+    Mutation(
+        "a wrong fragment of a transposed operand", TILE,
+        "16 * k * stride);\n            const std::uint32_t first[2] = {b[0], b[1]};",
+        "16 * k * stride);\n            const std::uint32_t first[2] = {b[0], b[2]};",
+        ATTENTION, unit=BACKWARD,
+    ),
+    Mutation(
+        "a row of another lane", TILE,
+        "16 * i + 8 * which +",
+        "16 * i + 2 * which +",
+        ATTENTION, unit=FORWARD,
+    ),
+    Mutation(
+        "a mask off by one", TILE,
+        "if (first_key + sum_column(j) + k % 2 > first_query + sum_row(i, k / 2))",
+        "if (first_key + sum_column(j) + k % 2 >= first_query + sum_row(i, k / 2))",
+        ATTENTION, unit=FORWARD,
+    ),
+    Mutation(
+        "a maximum over half of a row's lanes", TILE,
+        "    x = fmaxf(x, shuffle_xor(x, 1));\n    return fmaxf(x, shuffle_xor(x, 2));",
+        "    return fmaxf(x, shuffle_xor(x, 1));",
+        ATTENTION, unit=FORWARD,
+    ),
+    Mutation(
+        "rows beyond the length fetched", TILE,
+        "const bool inside = i < present && column < dim;",
+        "const bool inside = i <= present && column < dim;",
+        ATTENTION, unit=FORWARD,
+    ),
+    Mutation(
+        "columns beyond the head fetched", TILE,
+        "const bool inside = i < present && column < dim;",
+        "const bool inside = i < present;",
+        ATTENTION, unit=FORWARD,
+    ),
+    Mutation(
+        "columns beyond the head fetched in 8 bytes", TILE,
+        "const bool inside = i < present && column + part < dim;",
+        "const bool inside = i < present && column < dim;",
+        ATTENTION, unit=BACKWARD,
+    ),
+    Mutation(
+        "columns beyond the head stored", TILE,
+        "const int elements = left < chunk_elements ? left : chunk_elements;",
+        "const int elements = chunk_elements;",
+        ATTENTION, unit=FORWARD,
+    ),
+    Mutation(
+        "a missing barrier of a warp", TILE,
+        "    sync_warp();\n    const int length",
+        "    const int length",
+        ATTENTION, unit=FORWARD,
+    ),
+    Mutation(
+        "a fetch not waited for in backward", BACKWARD,
+        "        wait_groups<0>();\n        sync_block();\n        if (const Step",
+        "        sync_block();\n        if (const Step",
+        ATTENTION,
+    ),
+    Mutation(
+        "a missing barrier in backward", BACKWARD,
+        "        sync_block();\n        if (const Step",
+        "        if (const Step",
+        ATTENTION,
+    ),
+    Mutation(
+        "a missing barrier before rows that two warps share", BACKWARD,
+        "    if constexpr (Sizes::parts > 1) sync_block();",
+        "    ",
+        ATTENTION,
+    ),
+    Mutation(
+        "a causal mask lost at the edge of a tile of keys", BACKWARD,
+        "const bool hides = first_query < first_key + 16 * row_tiles;",
+        "const bool hides = first_query < first_key;",
+        ATTENTION,
+    ),
+    Mutation(
+        "a causal mask lost at the edge of a tile of queries", BACKWARD,
+        "if (first_key + Sizes::keys > first_query) hide_later_keys",
+        "if (first_key > first_query) hide_later_keys",
+        ATTENTION,
+    ),
+    Mutation(
+        "a value not written", BACKWARD,
+        "                if (query < length) delta[saved + query] = product;\n",
+        "",
+        ATTENTION, quick=True,
+    ),
+    Mutation(
+        "gradients of values without dropout", BACKWARD,
+        "                    p[i][j][c] *= factor;\n",
+        "",
+        ATTENTION,
+    ),
+    Mutation(
+        "gradients without their scale", BACKWARD,
+        "    scale_sums(dk, s.scale);\n",
+        "",
+        ATTENTION,
+    ),
+    Mutation(
+        "the queries of one head of a group left out", BACKWARD,
+        "step.head < group; step = after(step)",
+        "step.head == 0; step = after(step)",
+        ATTENTION,
+    ),
+    Mutation(
+        "two warps that add the same columns", BACKWARD,
+        "multiply_columns<columns>(dk, LeftOperand<T, row_tiles, query_tiles / 2>(ds), q, column);",
+        "multiply_columns<columns>(dk, LeftOperand<T, row_tiles, query_tiles / 2>(ds), q, 0);",
+        ATTENTION,
+    ),
+    Mutation(
+        "a missing barrier before a tile is loaded", F32,
+        "        sync_block();\n        load_tile<columns>(k, key_rows(qkv, s, place.sample, kv_head), first_key, s);\n"
+        "        load_tile<columns>(v, value_rows(qkv, s, place.sample, kv_head), first_key, s);\n        sync_block();\n"
+        "        float scores",
+        "        load_tile<columns>(k, key_rows(qkv, s, place.sample, kv_head), first_key, s);\n"
+        "        load_tile<columns>(v, value_rows(qkv, s, place.sample, kv_head), first_key, s);\n        sync_block();\n"
+        "        float scores",
+        ATTENTION_F32,
+    ),
+    Mutation(
+        "a missing barrier of a warp in F32", F32,
+        "        sync_warp();\n        add_rows<columns>(dq, ds, k, at.lane);",
+        "        add_rows<columns>(dq, ds, k, at.lane);",
+        ATTENTION_F32,
+    ),
+    Mutation(
+        "a bound off by one in F32", F32,
+        "const bool inside = first + row < s.length && column < s.head_dim;",
+        "const bool inside = first + row <= s.length && column < s.head_dim;",
+        ATTENTION_F32,
+    ),
+    Mutation(
+        "queries at the length counted in F32", F32,
+        "if (query >= key && query < s.length) {",
+        "if (query >= key && query <= s.length) {",
+        ATTENTION_F32,
+    ),
+]
+
+KERNEL_MUTATIONS = [
+    Mutation(
+        "a missing barrier", "cuda/reduce.h",
+        "    sync_block();\n    T total = partial[0];",
+        "    T total = partial[0];",
+        CROSS_ENTROPY, unit="cuda/kernels/loss.cu", quick=True,
+    ),
+    Mutation(
+        "a missing barrier in a maximum", "cuda/reduce.h",
+        "    sync_block();\n    float largest = partial[0];",
+        "    float largest = partial[0];",
+        CROSS_ENTROPY, unit="cuda/kernels/loss.cu",
+    ),
+    Mutation(
+        "a sum of a warp's first half", "cuda/reduce.h",
+        "for (int mask = warp_size / 2; mask > 0; mask /= 2) value += shuffle_xor(value, mask);",
+        "for (int mask = warp_size / 4; mask > 0; mask /= 2) value += shuffle_xor(value, mask);",
+        CROSS_ENTROPY, unit="cuda/kernels/loss.cu",
+    ),
+    Mutation(
+        "a logit read after it was overwritten", "cuda/kernels/loss.cu",
+        "    const float at_target = target >= 0 ? widen(row[target]) : 0.0F;\n"
+        "    const float row_top = block_max<warps>(top, shared);\n"
+        "    sum = block_sum<warps>(sum * exp_difference(top, row_top), shared + warps);\n",
+        "    const float row_top = block_max<warps>(top, shared);\n"
+        "    sum = block_sum<warps>(sum * exp_difference(top, row_top), shared + warps);\n"
+        "    const float at_target = target >= 0 ? widen(row[target]) : 0.0F;\n",
+        CROSS_ENTROPY,
+    ),
+    Mutation(
+        "two sums in one place", "cuda/kernels/loss.cu",
+        "const float row_top = block_max<warps>(top, shared);\n"
+        "    sum = block_sum<warps>(sum * exp_difference(top, row_top), shared + warps)",
+        "const float row_top = block_max<warps>(top, shared);\n"
+        "    sum = block_sum<warps>(sum * exp_difference(top, row_top), shared)",
+        CROSS_ENTROPY,
+    ),
+    Mutation(
+        "the edge of the vocabulary too far", "cuda/kernels/loss.cu",
+        "if (column + n > vocab) {",
+        "if (column + n > vocab + 8) {",
+        CROSS_ENTROPY + ("cuda: masked vocabulary columns have gradient exactly 0 and no say in the softmax",),
+    ),
+    Mutation(
+        "a group filled in any order", "cuda/kernels/embedding.cu",
+        "groups.ordered[begin + before] = row;",
+        "groups.ordered[at] = row;",
+        EMBEDDING,
+    ),
+    Mutation(
+        "a beginning taken for an end", "cuda/kernels/embedding.cu",
+        "first_row + rows - count;",
+        "first_row + rows;",
+        EMBEDDING,
+    ),
+    Mutation(
+        "a missing barrier of a row's warps", "cuda/kernels/norm_rows.h",
+        "        sync_block();\n        return sum_of_warps(partial);",
+        "        return sum_of_warps(partial);",
+        NORMS, unit="cuda/kernels/norm_forward.cu",
+    ),
+    Mutation(
+        "a missing barrier of two sums", "cuda/kernels/norm_rows.h",
+        "        sync_block();\n        a = sum_of_warps(partial);",
+        "        a = sum_of_warps(partial);",
+        NORMS, unit="cuda/kernels/norm_backward.cu",
+    ),
+    Mutation(
+        "one place for the sums of two turns", "cuda/kernels/norm_backward.cu",
+        "(turn % 2) * 2 * Group::block_warps",
+        "0",
+        NORMS,
+    ),
+    Mutation(
+        "a missing barrier before memory is used again", "cuda/kernels/norm_backward.cu",
+        "    sync_block();  // what the memory was used for before is over\n",
+        "",
+        NORMS,
+    ),
+    Mutation(
+        "zeros beyond the row counted", "cuda/kernels/norm_forward.cu",
+        "        if (Group::column(p) >= width) continue;  // zeros, but not once the mean is taken off\n",
+        "",
+        NORMS,
+    ),
+    Mutation(
+        "a column left unwritten", "cuda/kernels/norm_forward.cu",
+        "    for (int p = 0; p < packs; ++p) {\n        const int column",
+        "    for (int p = 0; p < packs - 1; ++p) {\n        const int column",
+        NORMS,
+    ),
+    Mutation(
+        "a sum overwritten where it should grow", "cuda/kernels/column_sums.cu",
+        "into == Into::Accumulate ? result[column] + sum : sum",
+        "sum",
+        ACTIVATIONS, quick=True,
+    ),
+    Mutation(
+        "a sum that grows where it should be overwritten", "cuda/kernels/column_sums.cu",
+        "into == Into::Accumulate ? result[column] + sum : sum",
+        "result[column] + sum",
+        ACTIVATIONS,
+    ),
+    Mutation(
+        "the last partial sum left out", "cuda/kernels/column_sums.cu",
+        "part < count; part += warps",
+        "part + 1 < count; part += warps",
+        ACTIVATIONS,
+    ),
+    Mutation(
+        "one sample where several end", "cuda/kernels/elementwise.cu",
+        "for (place += tile_warps; place >= rows_per_sample; place -= rows_per_sample) ++sample;",
+        "if ((place += tile_warps) >= rows_per_sample) { place -= rows_per_sample; ++sample; }",
+        ("cuda: dropout keeps what the cpu keeps",),
+    ),
+    Mutation(
+        "every other tile of rows left out", "cuda/kernels/activations.cu",
+        "first += tile_rows) {\n        Lanes<T, n> raw[rows_at_once];\n        Lanes<T, n> raw_dy",
+        "first += 2 * tile_rows) {\n        Lanes<T, n> raw[rows_at_once];\n        Lanes<T, n> raw_dy",
+        ACTIVATIONS,
+    ),
+    Mutation(
+        "heads beyond the block left out", "cuda/kernels/rope.cu",
+        "head += blockDim.y",
+        "head += 256",
+        ROPE,
+    ),
+    Mutation(
+        "a bound off by one", "cuda/kernels/rope.cu",
+        "head < a.heads + a.kv_heads; head",
+        "head <= a.heads + a.kv_heads; head",
+        ROPE,
+    ),
+    Mutation(
+        "a bin's sum lost when the bin changes", "cuda/kernels/gradient_norm.cu",
+        "        if (bin != bin_) {\n            flush();\n            bin_ = bin;\n        }",
+        "        bin_ = bin;",
+        NORM_BINS,
+    ),
+    Mutation(
+        "an update that is not asked for", "cuda/kernels/adamw.cu",
+        "    if (a.scalars[scalar_apply] == 0.0) return;\n",
+        "",
+        UNAPPLIED,
+    ),
+    Mutation(
+        "a bound off by one", "cuda/kernels/adamw.cu",
+        "if (begin >= a.count) return;",
+        "if (begin > a.count) return;",
+        ADAMW, quick=True,
+    ),
+    Mutation(
+        "weights left unwritten", "cuda/kernels/adamw.cu",
+        "    if (a.weights != nullptr) store(static_cast<W*>(a.weights) + begin, master);\n",
+        "",
+        ADAMW,
+    ),
+    Mutation(
+        "a bound off by one", "cuda/kernels/accumulate.cu",
+        "if (i >= count) return;",
+        "if (i > count) return;",
+        NCCL,
+    ),
+    Mutation(
+        "a sum overwritten where it should grow", "cuda/kernels/accumulate.cu",
+        "into == Into::Accumulate ? to[i] + value : value",
+        "value",
+        NCCL,
+    ),
+]
+
+HOST_MUTATIONS = [
+    Mutation(
+        "an event not waited for", "cuda/device.cpp",
+        '        check(cudaStreamWaitEvent(stream_, event, 0), "cudaStreamWaitEvent");\n',
+        "",
+        NCCL, quick=True,
+    ),
+    Mutation(
+        "an event not recorded", "cuda/device.cpp",
+        '        check(cudaEventRecord(raw_event(event), stream_), "cudaEventRecord");\n',
+        "",
+        NCCL,
+    ),
+    Mutation(
+        "a host that does not wait", "cuda/device.cpp",
+        'check(cudaStreamSynchronize(stream_), "cudaStreamSynchronize");',
+        "",
+        NCCL,
+    ),
+    Mutation(
+        "a new buffer cleared too late", "cuda/device.cpp",
+        "            copies_->synchronize();\n",
+        "",
+        NCCL,
+    ),
+    Mutation(
+        "a flag of the host not waited for", "cuda/staged_communicator.cpp",
+        "        lane.flags->wait_on_stream(handle(stream), value);\n",
+        "",
+        STAGED, quick=True,
+    ),
+    Mutation(
+        "a flag of the stream not waited for", "cuda/staged_communicator.cpp",
+        "return flags_->stream_has_stored(value_);",
+        "return true;",
+        STAGED,
+    ),
+    Mutation(
+        "a flag taken one message too early", "cuda/stream_flags.cpp",
+        "- value) >= 0;",
+        "- value) >= -1;",
+        STAGED,
+    ),
+    Mutation(
+        "a flag taken for any value", "cuda/stream_flags.cpp",
+        "reinterpret_cast<CUdeviceptr>(&word(from_host)), value,",
+        "reinterpret_cast<CUdeviceptr>(&word(from_host)), 0,",
+        STAGED,
+    ),
+    Mutation(
+        "pieces staged over each other", "cuda/staged_communicator.cpp",
+        "lane.staging.back().data() + offsets[i]",
+        "lane.staging.back().data()",
+        STAGED,
+    ),
+    Mutation(
+        "what a message adds to is not staged", "cuda/staged_communicator.cpp",
+        "into == Into::Accumulate ? Way::DownAndUp : Way::Up",
+        "Way::Up",
+        STAGED,
+    ),
+    Mutation(
+        "this rank's own part taken for the sum", "cuda/nccl_communicator.cpp",
+        "            sum = scratch;\n",
+        "",
+        NCCL, quick=True,
+    ),
+    Mutation(
+        "a reduction that reads where it writes", "cuda/nccl_communicator.cpp",
+        "return ncclReduceScatter(full.data, to,",
+        "return ncclReduceScatter(to, to,",
+        NCCL,
+    ),
+    Mutation(
+        "another reduction", "cuda/nccl_communicator.cpp",
+        "            return ncclMin;",
+        "            return ncclMax;",
+        NCCL,
+    ),
+    Mutation(
+        "another root", "cuda/nccl_communicator.cpp",
+        "nccl_type(tensor.dtype), root,",
+        "nccl_type(tensor.dtype), 0,",
+        NCCL,
+    ),
+    Mutation(
+        "another type", "cuda/nccl_communicator.cpp",
+        "            return ncclBfloat16;",
+        "            return ncclFloat16;",
+        NCCL,
+    ),
+    Mutation(
+        "a gather that sends another part", "cuda/nccl_communicator.cpp",
+        "return ncclAllGather(shard.data, full.data,",
+        "return ncclAllGather(full.data, full.data,",
+        NCCL,
+    ),
+    Mutation(
+        "operands of a product in the other order", "cuda/blas.cpp",
+        "t.right, first_.raw(), t.left, second_.raw()",
+        "t.left, first_.raw(), t.right, second_.raw()",
+        PRODUCTS, quick=True,
+    ),
+    Mutation(
+        "a product that is not transposed", "cuda/blas.cpp",
+        "return {key.n, key.m, key.k, key.n, key.k, key.m, CUBLAS_OP_T, CUBLAS_OP_N};",
+        "return {key.n, key.m, key.n, key.k, key.k, key.m, CUBLAS_OP_N, CUBLAS_OP_N};",
+        PRODUCTS,
+    ),
+    Mutation(
+        "a product that grows where it should be overwritten", "cuda/blas.cpp",
+        "into == Into::Accumulate ? 1.0F : 0.0F",
+        "1.0F",
+        PRODUCTS,
+    ),
+    Mutation(
+        "a product overwritten where it should grow", "cuda/blas.cpp",
+        "into == Into::Accumulate ? 1.0F : 0.0F",
+        "0.0F",
+        PRODUCTS,
+    ),
+    Mutation(
+        "a bias left out", "cuda/blas.cpp",
+        "        if (key.bias) set(CUBLASLT_MATMUL_DESC_EPILOGUE, CUBLASLT_EPILOGUE_BIAS);\n",
+        "",
+        PRODUCTS,
+    ),
+    Mutation(
+        "the last product's bias", "cuda/blas.cpp",
+        "if (t.bias != nullptr) set(",
+        "if (static bool once = false; t.bias != nullptr && !std::exchange(once, true)) set(",
+        PRODUCTS,
+    ),
+]
+
+MUTATIONS = ATTENTION_MUTATIONS + KERNEL_MUTATIONS + HOST_MUTATIONS
