@@ -203,6 +203,16 @@ TEST_CASE("cuda: casts round to nearest even, as the scalar conversions do", "[c
     }
 }
 
+TEST_CASE("cuda: a new buffer is zero to every stream", "[cuda]") {
+    CudaBench bench(11);
+    Mirrors mirrors(bench);
+    const Mirror fresh = mirrors.make(Shape{1000}, DType::U8);
+    std::memset(fresh.host.data, 1, fresh.host.bytes());
+    mirrors.down(fresh);
+    CHECK(std::vector<std::byte>(fresh.host.data, fresh.host.data + fresh.host.bytes()) ==
+          std::vector<std::byte>(fresh.host.bytes()));
+}
+
 TEST_CASE("cuda: fill_zero zeroes everything and nothing else", "[cuda]") {
     CudaBench bench(7);
     Mirrors mirrors(bench);

@@ -36,6 +36,7 @@ Held wanted(int rank, int round) {
         for (int done = 1; done <= round; ++done) sum += summed(done, rank * part + i);
         held.push_back(sum);
         held.push_back(sum);
+        held.push_back(summed(round, rank * part + i));  // widened
     }
     for (std::int64_t i = 0; i < whole; ++i) {
         held.push_back(summed(round, i));                            // scattered and gathered
@@ -73,6 +74,7 @@ class Talker {
         Communicator& all = *mesh_.data;
         all.reduce_scatter(sum_, full_, Into::Accumulate, *messages_);
         all.reduce_scatter(narrow_sum_, narrow_, Into::Accumulate, *messages_);
+        all.reduce_scatter(widened_, narrow_, Into::Overwrite, *messages_);
         all.reduce_scatter(shard_, full_, Into::Overwrite, *messages_);
         all.all_gather(gathered_, shard_, *messages_);
         all.all_reduce(largest_, Reduce::Max, *messages_);
@@ -86,11 +88,12 @@ class Talker {
         messages_->record(*arrived_);
         compute_->wait(*arrived_);
         std::vector<TensorView> host;
-        for (const TensorView& view : {sum_, narrow_sum_, gathered_, largest_, smallest_, root_, incoming_})
+        for (const TensorView& view :
+             {sum_, narrow_sum_, widened_, gathered_, largest_, smallest_, root_, incoming_})
             host.push_back(down(view));
         compute_->synchronize();
         Held held;
-        for (const auto& [first, last] : {std::pair{0, 2}, std::pair{2, 7}}) {
+        for (const auto& [first, last] : {std::pair{0, 3}, std::pair{3, 8}}) {
             for (std::int64_t i = 0; i < host[static_cast<std::size_t>(first)].elements(); ++i)
                 for (int t = first; t < last; ++t)
                     held.push_back(host[static_cast<std::size_t>(t)].as<float>()[i]);
@@ -132,6 +135,7 @@ class Talker {
     TensorView narrow_sum_;
     TensorView full_ = make(whole, DType::F32);
     TensorView narrow_ = make(whole, DType::BF16);
+    TensorView widened_ = make(part, DType::F32);
     TensorView shard_ = make(part, DType::F32);
     TensorView gathered_ = make(whole, DType::F32);
     TensorView largest_ = make(whole, DType::F32);

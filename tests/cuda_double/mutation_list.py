@@ -436,7 +436,7 @@ HOST_MUTATIONS = [
         "a new buffer cleared too late", "cuda/device.cpp",
         "            copies_->synchronize();\n",
         "",
-        NCCL,
+        ("cuda: a new buffer is zero to every stream",),
     ),
     Mutation(
         "a flag of the host not waited for", "cuda/staged_communicator.cpp",

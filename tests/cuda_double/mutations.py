@@ -1,9 +1,9 @@
 #!/usr/bin/env python3
 """Plants faults in copies of the sources of cuda/, one at a time, and checks that test_cuda_double sees each.
 
-usage: mutations.py BUILD_FOLDER [--all] [PATTERN]
+usage: mutations.py BUILD_FOLDER [--all] [--only PATTERN]
 
-Without --all only the mutations marked quick, one of each kind; with PATTERN only those whose kind or file contains it.
+Without --all only the mutations marked quick, one of each kind; with --only those whose "file: kind" the pattern is found in.
 The patched source is compiled as the build compiles it, except for -O1, and linked in front of the library that holds the
 healthy one, so that the test program uses it in its place. Exit 1 if a mutation survives, if a text to replace is not found
 exactly once, if something does not compile, or if the healthy program fails the same cases.
@@ -128,15 +128,15 @@ def is_seen(build, mutation):
 
 
 def main(arguments):
-    parser = argparse.ArgumentParser(usage="mutations.py BUILD_FOLDER [--all] [PATTERN]")
+    parser = argparse.ArgumentParser(usage="mutations.py BUILD_FOLDER [--all] [--only PATTERN]")
     parser.add_argument("build", type=pathlib.Path)
     parser.add_argument("--all", action="store_true")
-    parser.add_argument("pattern", nargs="?", default="")
+    parser.add_argument("--only", type=re.compile, default="")
     options = parser.parse_args(arguments)
     build = Build(options.build.resolve())
     chosen = [
         mutation for mutation in MUTATIONS
-        if (mutation.quick or options.all) and (options.pattern in mutation.kind or options.pattern in mutation.file)
+        if (mutation.quick or options.all) and re.search(options.only, f"{mutation.file}: {mutation.kind}")
     ]
     bad = 0 if chosen else 1
 
