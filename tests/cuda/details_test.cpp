@@ -108,6 +108,7 @@ TEST_CASE("cuda: logits of any size give a finite loss", "[cuda]") {
     CudaBench bench(3);
     Mirrors mirrors(bench);
     std::vector<double> values;
+    values.reserve(50);
     for (int c = 0; c < 50; ++c) values.push_back(1e4 * c - 3e5);
     const Mirror logits = mirrors.filled(Shape{1, 50}, DType::F32, values);
     const Mirror targets = mirrors.make(Shape{1}, DType::I32);
