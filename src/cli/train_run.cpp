@@ -146,17 +146,34 @@ std::string result_json(const Progress& progress, const JobSpec& job, Exit exit,
         progress.tokens, json_quote(job.run_dir), json_quote(run.run_id), run.attempt);
 }
 
-// The first key in which two resolved jobs differ, with both values; lines of TOML.
-std::string first_difference(const std::string& mine, const std::string& theirs) {
-    std::istringstream a(mine);
-    std::istringstream b(theirs);
+// "table.key" -> value, of a resolved job's TOML.
+std::map<std::string, std::string> values_of(const std::string& toml) {
+    std::map<std::string, std::string> values;
+    std::istringstream lines(toml);
     std::string table;
-    for (std::string left, right;;) {
-        const bool more = static_cast<bool>(std::getline(a, left));
-        if (!std::getline(b, right) || !more) return "one has more keys than the other";
-        if (left != right) return fmt::format("{} {} against {}", table, left, right);
-        if (left.starts_with("[")) table = left;
+    for (std::string line; std::getline(lines, line);) {
+        if (line.starts_with("[") && line.ends_with("]")) table = line.substr(1, line.size() - 2) + '.';
+        if (const std::size_t equals = line.find(" = "); equals != std::string::npos)
+            values[table + line.substr(0, equals)] = line.substr(equals + 3);
     }
+    return values;
+}
+
+// The first key in which two resolved jobs differ, with both values.
+std::string first_difference(const std::string& one, const std::string& other) {
+    const auto a = values_of(one);
+    const auto b = values_of(other);
+    const auto value = [](const std::map<std::string, std::string>& values, const std::string& key) {
+        const auto found = values.find(key);
+        return found == values.end() ? "not set" : found->second;
+    };
+    std::map<std::string, std::string> keys = a;
+    keys.insert(b.begin(), b.end());
+    for (const auto& [key, unused] : keys) {
+        if (value(a, key) != value(b, key))
+            return fmt::format("{} is {} there, {} here", key, value(b, key), value(a, key));
+    }
+    return "their files differ";
 }
 
 // Ranks that were given other jobs (by other arguments, or files of one name on different hosts) would train

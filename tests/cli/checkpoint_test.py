@@ -94,18 +94,23 @@ class Damaged(TrainctlTest):
         self.one_error(self.train("--resume", "12", code=4), self.newest.name, "chunk", "newest first: 8, 4;")
 
     def test_shard_that_one_rank_cannot_read(self):
-        # The second rank looks into a directory of its own, as on a host whose storage is ill.
-        copy = self.directory / "copy"
-        shutil.copytree(self.run_dir / "checkpoints", copy)
-        for checkpoint in copy.iterdir():
+        # The second rank works elsewhere, as on a host whose storage is ill.
+        elsewhere = self.directory / "elsewhere"
+        elsewhere.mkdir()
+        for name in ("text.bin", "text.idx", "job.toml"):
+            shutil.copy(self.directory / name, elsewhere / name)
+        for where in (self.directory, elsewhere):
+            shutil.copytree(self.run_dir / "checkpoints", where / "kept")
+        for checkpoint in (elsewhere / "kept").iterdir():
             (checkpoint / "r00000.st").unlink()
-        job = [harness.binary, "train", "job.toml", "--resume", "auto"]
-        launcher = [*harness.mpirun(1), *job, ":", "-n", "1", *job, "--set", "checkpoint.directory='copy'"]
+        job = [harness.binary, "train", "job.toml", "--resume", "auto",
+               *harness.set_options([f"job.run_dir='{self.run_dir}'", "checkpoint.directory='kept'"])]
+        launcher = [*harness.mpirun(1), *job, ":", "-n", "1", "-wdir", elsewhere, *job]
         process = harness.Process(launcher, self.directory)
         self.addCleanup(process.end)
         self.assertEqual(process.wait(), 4, process.describe())
-        self.assertLess(process.seconds, 10)
-        self.one_error(process, "no checkpoint can be loaded", f"[rank 1 {socket.gethostname()}] ", "copy/", "r00000.st")
+        self.assertLess(process.seconds, 30)
+        self.one_error(process, "no checkpoint can be loaded", f"[rank 1 {socket.gethostname()}] ", "kept/", "r00000.st")
 
     def test_all_damaged(self):
         self.flip(self.oldest)

@@ -1,6 +1,7 @@
 """Data that are missing or broken: one message that names the file, exit 4, within seconds, nothing created."""
 
 import os
+import shutil
 import signal
 import socket
 import struct
@@ -66,7 +67,7 @@ class BadData(TrainctlTest):
         self.patch("text.bin", 0, struct.pack("<H", 300) * (size // 2))
         for ranks in (None, 2):
             process = self.train(settings=[f"job.run_dir='run-{ranks}'"], code=4, ranks=ranks)
-            self.assertLess(process.seconds, 10)
+            self.assertLess(process.seconds, 30)
             self.one_error(process, "text.bin", "300", "257")
             self.assertEqual(list(self.directory.glob("run-*/checkpoints/s*")), [])
 
@@ -77,14 +78,17 @@ class BadData(TrainctlTest):
         self.refused("text.bin", "ermission")
 
     def test_one_rank_only(self):
-        # As on a host without the file: the second rank looks elsewhere.
-        both = [harness.binary, "train", "job.toml"]
-        launcher = [*harness.mpirun(1), *both, ":", "-n", "1", *both, "--set", "data.train=['nowhere']"]
+        # As on a host without the file: the second rank works elsewhere.
+        elsewhere = self.directory / "elsewhere"
+        elsewhere.mkdir()
+        shutil.copy(self.directory / "job.toml", elsewhere)
+        both = [harness.binary, "train", "job.toml", *harness.set_options([f"job.run_dir='{self.run_dir}'"])]
+        launcher = [*harness.mpirun(1), *both, ":", "-n", "1", "-wdir", elsewhere, *both]
         process = harness.Process(launcher, self.directory)
         self.addCleanup(process.end)
         self.assertEqual(process.wait(), 4, process.describe())
-        self.assertLess(process.seconds, 10)
-        line = self.one_error(process, "no such file", "nowhere")
+        self.assertLess(process.seconds, 30)
+        line = self.one_error(process, "no such file", "text")
         self.assertTrue(line.startswith(f"error: [rank 1 {socket.gethostname()}] "), line)
         self.assertFalse(self.run_dir.exists())
 
