@@ -9,6 +9,7 @@
 
 #include "trainctl/base/error.h"
 #include "trainctl/checkpoint/agree.h"
+#include "trainctl/checkpoint/suspicion.h"
 #include "trainctl/rundir/durable_file.h"
 #include "trainctl/rundir/run_identity.h"
 
