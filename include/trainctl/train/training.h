@@ -20,7 +20,7 @@ namespace trainctl {
 class Rank {
   public:
     // Collective over the world. The device and the world must outlive it.
-    Rank(CpuDevice& device, World& world, MeshShape shape);
+    Rank(CpuDevice& cpu, World& world, MeshShape shape);
     // The same on any device: its ops, and communicators for tensors in its memory.
     Rank(Device& device, std::unique_ptr<OpsBackend> backend, World& world, Mesh mesh);
 
