@@ -1,6 +1,5 @@
 #include "cuda/stream_flags.h"
 
-#include <cuda.h>
 #include <fmt/core.h>
 
 #include "cuda/check.h"
@@ -10,12 +9,19 @@ namespace trainctl::cuda {
 namespace {
 
 constexpr std::size_t spacing = 256;  // bytes: each counter in a cache line of its own
+constexpr const char* write_name = "cuStreamWriteValue32";
+constexpr const char* wait_name = "cuStreamWaitValue32";
 enum Index : int { from_stream = 0, from_host = 1 };
 
-using ValueCall = CUresult (*)(CUstream, CUdeviceptr, cuuint32_t, unsigned);
+void check_driver(CUresult result, const char* what) {
+    if (result == CUDA_SUCCESS) return;
+    fail(Exit::Resource, fmt::format("{} failed with driver error {}", what, static_cast<int>(result)));
+}
+
+}  // namespace
 
 // The run time hands out the driver's functions, so that the binary starts on machines without a driver.
-ValueCall driver_call(const char* name) {
+StreamFlags::ValueCall StreamFlags::driver_call(const char* name) {
     void* function = nullptr;
     cudaDriverEntryPointQueryResult found{};
     constexpr unsigned since_cuda = 11070;
@@ -28,15 +34,10 @@ ValueCall driver_call(const char* name) {
     return reinterpret_cast<ValueCall>(function);
 }
 
-void check_driver(CUresult result, const char* what) {
-    if (result == CUDA_SUCCESS) return;
-    fail(Exit::Resource, fmt::format("{} failed with driver error {}", what, static_cast<int>(result)));
-}
-
-}  // namespace
-
 StreamFlags::StreamFlags(Device& device)
-    : memory_(device.allocate(2 * spacing, Memory::Pinned, "flags between stream and host")) {
+    : memory_(device.allocate(2 * spacing, Memory::Pinned, "flags between stream and host")),
+      write_value_(driver_call(write_name)),
+      wait_value_(driver_call(wait_name)) {
     static_assert(sizeof(Word) == sizeof(std::uint32_t) && Word::is_always_lock_free);
     for (const int index : {from_stream, from_host}) new (&word(index)) Word(0);
 }
@@ -46,10 +47,9 @@ StreamFlags::Word& StreamFlags::word(int index) const {
 }
 
 void StreamFlags::store_on_stream(cudaStream_t stream, std::uint32_t value) {
-    const char* name = "cuStreamWriteValue32";
-    check_driver(driver_call(name)(stream, reinterpret_cast<CUdeviceptr>(&word(from_stream)), value,
-                                   CU_STREAM_WRITE_VALUE_DEFAULT),
-                 name);
+    check_driver(write_value_(stream, reinterpret_cast<CUdeviceptr>(&word(from_stream)), value,
+                              CU_STREAM_WRITE_VALUE_DEFAULT),
+                 write_name);
 }
 
 bool StreamFlags::stream_has_stored(std::uint32_t value) const {
@@ -57,10 +57,9 @@ bool StreamFlags::stream_has_stored(std::uint32_t value) const {
 }
 
 void StreamFlags::wait_on_stream(cudaStream_t stream, std::uint32_t value) {
-    const char* name = "cuStreamWaitValue32";
-    check_driver(driver_call(name)(stream, reinterpret_cast<CUdeviceptr>(&word(from_host)), value,
-                                   CU_STREAM_WAIT_VALUE_GEQ),
-                 name);
+    check_driver(
+        wait_value_(stream, reinterpret_cast<CUdeviceptr>(&word(from_host)), value, CU_STREAM_WAIT_VALUE_GEQ),
+        wait_name);
 }
 
 void StreamFlags::store_on_host(std::uint32_t value) {

@@ -2,6 +2,7 @@
 // either.
 #pragma once
 
+#include <cuda.h>
 #include <cuda_runtime_api.h>
 
 #include <atomic>
@@ -29,7 +30,12 @@ class StreamFlags {
     using Word = std::atomic<std::uint32_t>;
     [[nodiscard]] Word& word(int index) const;
 
+    using ValueCall = CUresult (*)(CUstream, CUdeviceptr, cuuint32_t, unsigned);
+    static ValueCall driver_call(const char* name);
+
     Buffer memory_;
+    ValueCall write_value_;  // asked of the run time once: it is a search by name
+    ValueCall wait_value_;
 };
 
 }  // namespace trainctl::cuda

@@ -16,7 +16,9 @@
 #include "trainctl/base/build_info.h"
 #include "trainctl/base/text.h"
 #include "trainctl/checkpoint/agree.h"
+#include "trainctl/config/load.h"
 #include "trainctl/config/model_math.h"
+#include "trainctl/config/resume.h"
 #include "trainctl/config/write.h"
 #include "trainctl/data/corpus.h"
 #include "trainctl/data/fingerprint.h"
@@ -146,34 +148,11 @@ std::string result_json(const Progress& progress, const JobSpec& job, Exit exit,
         progress.tokens, json_quote(job.run_dir), json_quote(run.run_id), run.attempt);
 }
 
-// "table.key" -> value, of a resolved job's TOML.
-std::map<std::string, std::string> values_of(const std::string& toml) {
-    std::map<std::string, std::string> values;
-    std::istringstream lines(toml);
-    std::string table;
-    for (std::string line; std::getline(lines, line);) {
-        if (line.starts_with("[") && line.ends_with("]")) table = line.substr(1, line.size() - 2) + '.';
-        if (const std::size_t equals = line.find(" = "); equals != std::string::npos)
-            values[table + line.substr(0, equals)] = line.substr(equals + 3);
-    }
-    return values;
-}
-
-// The first key in which two resolved jobs differ, with both values.
-std::string first_difference(const std::string& one, const std::string& other) {
-    const auto a = values_of(one);
-    const auto b = values_of(other);
-    const auto value = [](const std::map<std::string, std::string>& values, const std::string& key) {
-        const auto found = values.find(key);
-        return found == values.end() ? "not set" : found->second;
-    };
-    std::map<std::string, std::string> keys = a;
-    keys.insert(b.begin(), b.end());
-    for (const auto& [key, unused] : keys) {
-        if (value(a, key) != value(b, key))
-            return fmt::format("{} is {} there, {} here", key, value(b, key), value(a, key));
-    }
-    return "their files differ";
+// The first key in which a rank's job (as TOML) differs, with both values.
+std::string first_difference(const JobSpec& job, const std::string& of_rank) {
+    const auto changes = compare_for_resume(job, job_or_fail(load_job_text(of_rank, "the job of a rank")));
+    if (changes.empty()) return "they are written differently";
+    return fmt::format("{} is {} there, {} here", changes[0].key, changes[0].wanted, changes[0].stored);
 }
 
 // Ranks that were given other jobs (by other arguments, or files of one name on different hosts) would train
@@ -188,7 +167,7 @@ void require_one_job(RankLink& link, const JobSpec& job, const std::vector<std::
                      fmt::format(
                          "rank {} ({}) was given another job than rank 0 ({}): {}; start all ranks with the "
                          "same job file and options",
-                         rank, hosts[rank], hosts[0], first_difference(jobs[0], jobs[rank])));
+                         rank, hosts[rank], hosts[0], first_difference(job, jobs[rank])));
             }
             return std::string();
         });
