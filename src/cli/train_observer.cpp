@@ -35,6 +35,8 @@ class TrainObserver final : public StepObserver {
                               counted(record.tokens, "token"), record.seconds));
     }
 
+    void checkpoint(const CheckpointRecord& record) override { append(to_json(record)); }
+
   private:
     void append(const std::string& line) {
         try {
@@ -62,6 +64,7 @@ class SilentObserver final : public StepObserver {
   public:
     void step(const StepRecord& /*record*/) override {}
     void evaluation(const EvaluationRecord& /*record*/) override {}
+    void checkpoint(const CheckpointRecord& /*record*/) override {}
 };
 
 }  // namespace

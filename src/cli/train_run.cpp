@@ -78,14 +78,16 @@ void warn_unshared_directory(RankContext& context, RankLink& link, const std::st
 // Before anything is allocated or created: whether the ranks of each host fit into it.
 void require_memory(RankContext& context, RankLink& link, const Rank& rank, const JobSpec& job) {
     const auto mine = [&] {
-        const MemoryNeed need = memory_need(job, rank.mesh.shape, rank.mesh.place,
-                                            batch_layout(job, rank.mesh), rank.backend->ops());
+        MemoryNeed need = memory_need(job, rank.mesh.shape, rank.mesh.place, batch_layout(job, rank.mesh),
+                                      rank.backend->ops());
         const DeviceInfo device = rank.device.info();
+        if (device.memory == DeviceMemoryKind::Own) need.staging_bytes = 0;  // it is the host's
         // A GPU's memory is its rank's alone.
         const std::string where = device.memory == DeviceMemoryKind::Host
                                       ? context.world.host()
                                       : fmt::format("the GPU of rank {}", context.world.rank());
-        return fmt::format("{} {} {} {}", need.batch_bytes, need.state_bytes, device.memory_bytes, where);
+        return fmt::format("{} {} {} {} {}", need.batch_bytes, need.state_bytes, need.staging_bytes,
+                           device.memory_bytes, where);
     };
     const auto judge = [&](const std::vector<std::string>& answers) {
         struct Host {
@@ -98,12 +100,13 @@ void require_memory(RankContext& context, RankLink& link, const Rank& rank, cons
             std::istringstream numbers(answer);
             MemoryNeed need;
             std::uint64_t available = 0;
-            numbers >> need.batch_bytes >> need.state_bytes >> available >> std::ws;
+            numbers >> need.batch_bytes >> need.state_bytes >> need.staging_bytes >> available >> std::ws;
             std::string where;
             std::getline(numbers, where);
             Host& host = by_name[where];
             host.need.batch_bytes += need.batch_bytes;
             host.need.state_bytes += need.state_bytes;
+            host.need.staging_bytes += need.staging_bytes;
             host.available = std::min(host.available, available);
             ++host.ranks;
         }

@@ -1,6 +1,7 @@
 // What a communicator shares with its operations, which may outlive it.
 #pragma once
 
+#include <atomic>
 #include <memory>
 #include <string>
 #include <vector>
@@ -17,6 +18,7 @@ struct CommCore {
     std::shared_ptr<const std::vector<std::string>>
         hosts;  // by world rank; may be shorter while the world forms
     WorldOptions options;
+    std::atomic<bool> given_up{false};  // operations that are under way here end with Exit::Peer; any thread
 
     // "rank 3 (node07)"
     [[nodiscard]] std::string describe(int member) const;

@@ -22,8 +22,8 @@ struct ControlLine {
     CpuDevice& device;
     std::unique_ptr<Stream> stream;
 
-    explicit ControlLine(CpuDevice& owner)
-        : device(owner), stream(owner.make_stream("control", StreamRole::Communication)) {}
+    ControlLine(CpuDevice& owner, StreamRole role)
+        : device(owner), stream(owner.make_stream("control", role)) {}
 
     // Runs the operation and blocks the host until it is done.
     void run(std::unique_ptr<Operation> operation);

@@ -2,6 +2,7 @@
 
 #include <fmt/core.h>
 
+#include <algorithm>
 #include <cstring>
 #include <optional>
 
@@ -216,6 +217,7 @@ class HostChannelImpl final : public HostChannel {
     }
 
     void barrier() override { exchange("barrier", ExchangePattern::All, ""); }
+    void give_up() noexcept override { core_->given_up = true; }
 
   private:
     std::vector<std::string> exchange(const char* what, ExchangePattern pattern, const std::string& mine) {
@@ -232,6 +234,12 @@ class HostChannelImpl final : public HostChannel {
 std::unique_ptr<Communicator> make_host_communicator(std::shared_ptr<WorldLine> line,
                                                      std::shared_ptr<CommCore> core) {
     return std::make_unique<HostCommunicator>(std::move(line), std::move(core));
+}
+
+WorldOptions background_options(WorldOptions options) {
+    constexpr double least_timeout_s = 3600.0;
+    options.timeout_s = std::max(options.timeout_s, least_timeout_s);
+    return options;
 }
 
 std::unique_ptr<HostChannel> make_host_channel(std::shared_ptr<WorldLine> line,

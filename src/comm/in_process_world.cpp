@@ -17,7 +17,7 @@ class InProcessWorld final : public World {
   public:
     InProcessWorld(std::shared_ptr<InProcessHub> hub, int rank, CpuDevice& device,
                    const WorldOptions& options)
-        : hub_(std::move(hub)), rank_(rank), line_(std::make_shared<WorldLine>(device)) {
+        : hub_(std::move(hub)), rank_(rank), options_(options), line_(std::make_shared<WorldLine>(device)) {
         // The hub lives as long as anything that may call it.
         line_->abort = [hub_copy = hub_](const std::string& reason) {
             hub_copy->abort(Error(Exit::Peer, reason, Where::here()));
@@ -43,6 +43,12 @@ class InProcessWorld final : public World {
 
     Communicator& all() override { return *all_; }
     HostChannel& control() override { return *control_; }
+    std::unique_ptr<HostChannel> make_background_channel() override {
+        auto line = std::make_shared<WorldLine>(line_->control.device, StreamRole::Background);
+        line->abort = line_->abort;
+        return make_host_channel(std::move(line), core(fmt::format("background {}", background_channels_++),
+                                                       background_options(options_)));
+    }
     [[nodiscard]] int rank() const override { return rank_; }
     [[nodiscard]] int size() const override { return hub_->size(); }
     [[nodiscard]] int local_rank() const override { return rank_; }
@@ -68,6 +74,8 @@ class InProcessWorld final : public World {
     int rank_;
     int exceptions_ = std::uncaught_exceptions();
     std::string host_ = host_name();
+    WorldOptions options_;
+    int background_channels_ = 0;
     std::shared_ptr<WorldLine> line_;
     std::unique_ptr<Communicator> all_;
     std::unique_ptr<HostChannel> control_;

@@ -87,7 +87,9 @@ void finish_mpi(MpiContext& context) {
 class MpiWorld final : public World {
   public:
     MpiWorld(CpuDevice& device, const WorldOptions& options)
-        : context_(std::make_shared<MpiContext>()), line_(std::make_shared<WorldLine>(device)) {
+        : options_(options),
+          context_(std::make_shared<MpiContext>()),
+          line_(std::make_shared<WorldLine>(device)) {
         // A waiting rank must not take the core from a computing one. The user's own setting wins.
         setenv("OMPI_MCA_mpi_yield_when_idle", "1", 0);  // NOLINT(concurrency-mt-unsafe): start-up
         line_->control.run(std::make_unique<Call>([this] { start_mpi(context_, started_); }));
@@ -99,9 +101,9 @@ class MpiWorld final : public World {
         control_ = make_host_channel(line_, control);
         rank_ = control_->rank();
         size_ = control_->size();
-        control->hosts = all_hosts();
-        all_ = make_host_communicator(line_,
-                                      core("world", std::move(started_.tensors), control->hosts, options));
+        hosts_ = all_hosts();
+        control->hosts = hosts_;
+        all_ = make_host_communicator(line_, core("world", std::move(started_.tensors), hosts_, options));
     }
 
     ~MpiWorld() override {
@@ -122,6 +124,15 @@ class MpiWorld final : public World {
 
     Communicator& all() override { return *all_; }
     HostChannel& control() override { return *control_; }
+    std::unique_ptr<HostChannel> make_background_channel() override {
+        std::unique_ptr<Transport> transport;
+        line_->control.run(
+            std::make_unique<Call>([this, &transport] { transport = duplicate_world(context_); }));
+        auto line = std::make_shared<WorldLine>(line_->control.device, StreamRole::Background);
+        line->abort = line_->abort;
+        return make_host_channel(std::move(line), core("background", std::move(transport), hosts_,
+                                                       background_options(options_)));
+    }
     [[nodiscard]] int rank() const override { return rank_; }
     [[nodiscard]] int size() const override { return size_; }
     [[nodiscard]] int local_rank() const override { return started_.local_rank; }
@@ -157,7 +168,9 @@ class MpiWorld final : public World {
     }
 
     int exceptions_ = std::uncaught_exceptions();
+    WorldOptions options_;
     std::string host_ = host_name();
+    std::shared_ptr<const std::vector<std::string>> hosts_;  // by rank
     std::shared_ptr<MpiContext> context_;
     std::shared_ptr<WorldLine> line_;
     Started started_;

@@ -24,6 +24,9 @@ CommOperation::~CommOperation() {
 }
 
 bool CommOperation::advance() {
+    if (core_->given_up) {
+        fail(Exit::Peer, fmt::format("{} on communicator '{}' was given up", what_, core_->name));
+    }
     if (last_progress_.time_since_epoch().count() == 0) last_progress_ = std::chrono::steady_clock::now();
     core_->transport->poll();
     bool progressed = true;

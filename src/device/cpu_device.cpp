@@ -76,8 +76,8 @@ class WorkOperation final : public Operation {
 
 class QueuedStream final : public HostStream {
   public:
-    QueuedStream(ProgressEngine& engine, std::string_view name)
-        : engine_(engine), queue_(engine.open(name)) {}
+    QueuedStream(ProgressEngine& engine, std::string_view name, StreamRole role)
+        : engine_(engine), queue_(engine.open(name, role)) {}
     ~QueuedStream() override { engine_.close(*queue_); }
     QueuedStream(const QueuedStream&) = delete;
     QueuedStream& operator=(const QueuedStream&) = delete;
@@ -105,7 +105,7 @@ class QueuedStream final : public HostStream {
 class InlineStream final : public HostStream {
   public:
     InlineStream(ProgressEngine& engine, std::string_view name)
-        : engine_(engine), queue_(engine.open(name)) {}
+        : engine_(engine), queue_(engine.open(name, StreamRole::Compute)) {}
     ~InlineStream() override { engine_.close(*queue_); }
     InlineStream(const InlineStream&) = delete;
     InlineStream& operator=(const InlineStream&) = delete;
@@ -161,7 +161,7 @@ class CpuDeviceImpl final : public CpuDevice {
 
     std::unique_ptr<Stream> make_stream(std::string_view name, StreamRole role) override {
         if (role == StreamRole::Compute) return std::make_unique<InlineStream>(engine_, name);
-        return std::make_unique<QueuedStream>(engine_, name);
+        return std::make_unique<QueuedStream>(engine_, name, role);
     }
     std::unique_ptr<Event> make_event() override { return std::make_unique<HostEvent>(engine_); }
 

@@ -19,6 +19,7 @@ constexpr int rounds_beside_compute = 4;
 constexpr microseconds first_nap{10};
 constexpr microseconds longest_nap_for_waiting_host{50};
 constexpr microseconds longest_nap_beside_compute{200};
+constexpr microseconds longest_nap_in_background{2000};  // when nothing urgent is under way
 constexpr int visits_in_a_row = 64;  // finished operations of one queue before the others get their turn
 
 }  // namespace
@@ -34,8 +35,8 @@ ProgressEngine::~ProgressEngine() {
     thread_.join();
 }
 
-std::shared_ptr<StreamQueue> ProgressEngine::open(std::string_view name) {
-    auto queue = std::make_shared<StreamQueue>(name);
+std::shared_ptr<StreamQueue> ProgressEngine::open(std::string_view name, StreamRole role) {
+    auto queue = std::make_shared<StreamQueue>(name, role);
     const std::scoped_lock lock(mutex_);
     if (aborted_) fail_queue(*queue, aborted_);
     queues_.push_back(queue);
@@ -70,11 +71,14 @@ Ticket ProgressEngine::mark(const std::shared_ptr<StreamQueue>& queue) {
 void ProgressEngine::wait(const Ticket& ticket) {
     if (ticket.queue == nullptr) return;
     if (!ticket.passed()) {
+        const int urgent = ticket.queue->urgent ? 1 : 0;
         std::unique_lock lock(mutex_);
         ++waiters_;
+        urgent_waiters_ += urgent;
         kick();
         done_.wait(lock, [&] { return ticket.passed(); });
         --waiters_;
+        urgent_waiters_ -= urgent;
     }
     check(ticket);
 }
@@ -112,6 +116,7 @@ void ProgressEngine::abandon(double grace_s) noexcept {
     if (std::this_thread::get_id() == thread_.get_id()) return;
     std::unique_lock lock(mutex_);
     ++waiters_;
+    ++urgent_waiters_;
     kick();
     const auto finished = [&] { return pending_ == 0; };
     if (!done_.wait_for(lock, std::chrono::duration<double>(grace_s), finished)) {
@@ -122,6 +127,7 @@ void ProgressEngine::abandon(double grace_s) noexcept {
         done_.wait(lock, finished);
     }
     --waiters_;
+    --urgent_waiters_;
 }
 
 void ProgressEngine::fail_queue(StreamQueue& queue, const Failure& failure) {
@@ -151,8 +157,11 @@ void ProgressEngine::loop() {
             fruitless = 0;
             continue;
         }
+        bool urgent = false;
         for (const auto& queue : queues_) {
-            if (!queue->operations.empty()) heads_.push_back(queue);
+            if (queue->operations.empty()) continue;
+            heads_.push_back(queue);
+            urgent = urgent || queue->urgent;
         }
         lock.unlock();
         bool progressed = false;
@@ -163,7 +172,7 @@ void ProgressEngine::loop() {
         if (progressed) {
             fruitless = 0;
         } else {
-            relax(lock, ++fruitless);
+            relax(lock, ++fruitless, urgent);
         }
     }
 }
@@ -208,8 +217,8 @@ bool ProgressEngine::visit(StreamQueue& queue) {
     return progressed;
 }
 
-void ProgressEngine::relax(std::unique_lock<std::mutex>& lock, int fruitless) {
-    const bool host_waits = waiters_ > 0;
+void ProgressEngine::relax(std::unique_lock<std::mutex>& lock, int fruitless, bool urgent) {
+    const bool host_waits = urgent_waiters_ > 0;
     const int rounds = host_waits ? rounds_for_waiting_host : rounds_beside_compute;
     if (fruitless <= rounds) {
         lock.unlock();
@@ -217,8 +226,9 @@ void ProgressEngine::relax(std::unique_lock<std::mutex>& lock, int fruitless) {
         lock.lock();
         return;
     }
-    const microseconds longest = host_waits ? longest_nap_for_waiting_host : longest_nap_beside_compute;
-    const microseconds nap = std::min(longest, first_nap * (1 << std::min(fruitless - rounds, 5)));
+    const microseconds longest_urgent = host_waits ? longest_nap_for_waiting_host : longest_nap_beside_compute;
+    const microseconds longest = urgent ? longest_urgent : longest_nap_in_background;
+    const microseconds nap = std::min(longest, first_nap * (1 << std::min(fruitless - rounds, 8)));
     wake_.wait_for(lock, nap, [&] { return kicked_; });
 }
 

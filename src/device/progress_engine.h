@@ -20,9 +20,11 @@ using Failure = std::shared_ptr<const CapturedError>;  // null: none
 
 // One stream's FIFO. Positions count the operations ever issued, from 1.
 struct StreamQueue {
-    explicit StreamQueue(std::string_view stream_name) : name(stream_name) {}
+    StreamQueue(std::string_view stream_name, StreamRole stream_role)
+        : name(stream_name), urgent(stream_role != StreamRole::Background) {}
 
     const std::string name;
+    const bool urgent;  // a host that waits for it makes the progress thread hurry
     std::atomic<std::uint64_t> completed{0};  // written under the engine's mutex; read anywhere
     std::atomic<bool> failed{false};
 
@@ -53,7 +55,7 @@ class ProgressEngine {
     ProgressEngine(const ProgressEngine&) = delete;
     ProgressEngine& operator=(const ProgressEngine&) = delete;
 
-    std::shared_ptr<StreamQueue> open(std::string_view name);
+    std::shared_ptr<StreamQueue> open(std::string_view name, StreamRole role);
     void close(StreamQueue& queue);
     void push(StreamQueue& queue, std::unique_ptr<Operation> operation);
     // Everything issued to the queue so far.
@@ -75,7 +77,7 @@ class ProgressEngine {
   private:
     void loop();
     bool visit(StreamQueue& queue);
-    void relax(std::unique_lock<std::mutex>& lock, int fruitless);
+    void relax(std::unique_lock<std::mutex>& lock, int fruitless, bool urgent);
     void fail_queue(StreamQueue& queue, const Failure& failure);  // under the mutex
     void kick();                                                  // under the mutex
 
@@ -86,6 +88,7 @@ class ProgressEngine {
     std::vector<std::shared_ptr<StreamQueue>> heads_;  // progress thread only
     std::uint64_t pending_ = 0;                        // operations in all queues
     int waiters_ = 0;
+    int urgent_waiters_ = 0;  // of them
     bool kicked_ = false;
     bool stopping_ = false;
     Failure aborted_;

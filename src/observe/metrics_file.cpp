@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <array>
 #include <cmath>
 #include <nlohmann/json.hpp>
@@ -46,6 +47,20 @@ std::string to_json(const EvaluationRecord& record) {
         R"({{"type":"evaluation","v":1,"t":{:.3f},"attempt":{},"step":{},"loss":{},"tokens":{},"seconds":{}}})",
         record.unix_s, record.attempt, record.step, number(record.loss), record.tokens,
         number(record.seconds));
+}
+
+std::string to_json(const CheckpointRecord& record) {
+    const bool saved = record.error.empty();
+    const double bytes_per_s = saved ? static_cast<double>(record.bytes) / std::max(record.seconds, 1e-9) : 0.0;
+    return fmt::format(
+        R"({{"type":"checkpoint","v":1,"t":{:.3f},"attempt":{},"step":{},"saved":{},{},"checkpoint_stall_s":{},)"
+        R"("write_s":{},"bytes":{},"bytes_per_s":{},"age_s":{},"skipped":{}}})",
+        record.unix_s, record.attempt, record.step, saved,
+        saved ? fmt::format(R"("directory":{},"state":"{:016x}")", json_quote(record.directory),
+                            record.state_hash)
+              : fmt::format(R"("error":{})", json_quote(record.error)),
+        number(record.stall_s), number(record.seconds), record.bytes, number(bytes_per_s),
+        number(record.age_s), record.skipped);
 }
 
 MetricsFile::MetricsFile(FileSystem& files, const std::string& path) : files_(files), path_(path) { open(); }

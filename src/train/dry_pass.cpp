@@ -8,6 +8,7 @@
 #include "trainctl/ops/backends.h"
 #include "trainctl/train/batch_slots.h"
 #include "trainctl/train/stage_executor.h"
+#include "trainctl/train/state_snapshot.h"
 
 namespace trainctl {
 namespace {
@@ -120,6 +121,7 @@ DryPass dry_pass(const JobSpec& job, MeshShape shape, MeshPlace place, const Bat
 
     result.activations = arena->plan();
     result.buckets = state->buckets();
+    result.staging_bytes = staging_bytes(state->state_slices());
     for (const SimAllocation& allocation : device->live()) {
         if (allocation.memory == Memory::Device) {
             add_row(result.memory, allocation.what, allocation.bytes);

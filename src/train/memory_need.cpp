@@ -11,6 +11,7 @@ MemoryNeed memory_need(const JobSpec& job, MeshShape shape, MeshPlace place, con
     const DryPass plan = dry_pass(job, shape, place, layout, planned);
     const std::uint64_t loaders = job.training.eval_interval > 0 ? 2 : 1;
     MemoryNeed need;
+    if (job.checkpoint.async) need.staging_bytes = plan.staging_bytes;
     need.batch_bytes = plan.pinned_bytes + loaders * loader_bytes(layout, job.training.sequence_length,
                                                                   {job.data.prefetch_batches});
     for (const MemoryRow& row : plan.memory) {
@@ -25,13 +26,18 @@ std::string describe_lack_of_memory(const MemoryNeed& need, int ranks, const std
     const auto exact = [](std::uint64_t bytes) {
         return fmt::format("{} ({} bytes)", format_bytes(bytes), bytes);
     };
+    const bool staged = need.staging_bytes > 0;
     return fmt::format(
-        "{} rank{} on {} need{} {}: {} for activations and batches, {} for weights, gradients and optimizer; "
+        "{} rank{} on {} need{} {}: {} for activations and batches, {} for weights, gradients and optimizer{}; "
         "{} may be "
-        "used there. Lower training.micro_batch_size (now {}) or training.sequence_length (now {}), set "
+        "used there. {}ower training.micro_batch_size (now {}) or training.sequence_length (now {}), set "
         "memory.gradient_checkpointing = \"full\", or raise memory.zero_stage with ranks on more machines",
         ranks, ranks == 1 ? "" : "s", host, ranks == 1 ? "s" : "", exact(need.bytes()),
-        format_bytes(need.batch_bytes), format_bytes(need.state_bytes), exact(available),
+        format_bytes(need.batch_bytes), format_bytes(need.state_bytes),
+        staged ? fmt::format(", {} for the copy that a checkpoint is written from",
+                             format_bytes(need.staging_bytes))
+               : "",
+        exact(available), staged ? "Set checkpoint.async = false, l" : "L",
         job.training.micro_batch_size, job.training.sequence_length);
 }
 

@@ -1,6 +1,12 @@
 #include "trainctl/train/run_checkpoints.h"
 
 #include <fmt/format.h>
+#include <sys/resource.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <chrono>
+#include <utility>
 
 #include "trainctl/base/text.h"
 #include "trainctl/checkpoint/space.h"
@@ -12,6 +18,10 @@ namespace {
 
 // Finite steps after which a checkpoint counts as good.
 constexpr std::int64_t probation_steps = 200;
+// Of the writing thread, above the training's: lower priority.
+constexpr int writer_nice = 10;
+// How long a rank that fails waits for what is being written.
+constexpr std::chrono::seconds patience_of_the_failed{60};
 
 // Whether every F32 of the slices is finite.
 bool all_finite(const std::vector<NamedSlice>& slices) {
@@ -25,6 +35,14 @@ bool all_finite(const std::vector<NamedSlice>& slices) {
         if (bad != 0) return false;
     }
     return true;
+}
+
+std::string newest_of(const CheckpointStore& store) {
+    const auto found = store.newest_complete();
+    if (!found) return fmt::format("There is no complete checkpoint in {}", store.root());
+    return fmt::format(
+        "The newest complete checkpoint is that of step {} ({}): --resume auto goes on from there",
+        found->name.step, found->path);
 }
 
 }  // namespace
@@ -41,54 +59,112 @@ std::map<std::string, std::int64_t> layout_counters(const JobSpec& job, const Me
 
 RunCheckpoints::RunCheckpoints(CheckpointStore& store, Rank& rank, Training& training,
                                CheckpointContext context, Log& log)
-    : store_(store), rank_(rank), training_(training), context_(std::move(context)), log_(log) {}
+    : store_(store),
+      rank_(rank),
+      training_(training),
+      context_(std::move(context)),
+      log_(log),
+      channel_(rank.world.make_background_channel()),
+      state_(rank.device, rank.backend->ops(), training.state().state_slices(),
+             training.job().checkpoint.async ? SnapshotMode::Copy : SnapshotMode::InPlace) {
+    training_.runner().update_after(&state_.copied());
+}
 
-void RunCheckpoints::save(const Progress& progress, SaveReason /*reason*/) {
-    // The slices are read by the host: everything that may still write them must have passed.
-    rank_.communication->synchronize();
-    HostSlices state(rank_.device, *rank_.compute, training_.state().state_slices());
-    state.download();
-    require_finite(state.host(), progress.step);
+RunCheckpoints::~RunCheckpoints() {
+    training_.runner().update_after(nullptr);
+    if (!writing()) return;
+    channel_->give_up();
+    writing_.wait();
+}
+
+void RunCheckpoints::begin(const Progress& progress) {
+    invariant(!begun_ && !writing(), "a save begins while another one is under way");
+    state_.take(*rank_.compute, *rank_.communication);
     Snapshot snapshot;
     snapshot.step = progress.step;
-    snapshot.slices = state.host();
+    snapshot.slices = state_.host();
     snapshot.counters = to_counters(progress);
     snapshot.scalars = to_scalars(progress);
     snapshot.layout = context_.layout;
     snapshot.spec = context_.spec;
     snapshot.data_fingerprint = context_.data_fingerprint;
-    const SaveReport report = store_.save(snapshot, rank_.world.control()).value();
-    if (rank_.world.rank() != 0) return;
-    on_probation_.push_back({report.directory, 0});
-    log_.info(fmt::format("checkpoint step {}: {} in {} ({}/s), state {:016x}, {}", progress.step,
-                          format_bytes(report.bytes), format_duration(report.seconds),
-                          format_bytes(static_cast<std::uint64_t>(static_cast<double>(report.bytes) /
-                                                                  std::max(report.seconds, 1e-9))),
-                          report.state_hash, report.directory));
-    for (const std::string& removed : report.removed)
-        log_.info(fmt::format("checkpoint {} removed by retention", removed));
-    for (const std::string& warning : report.warnings) log_.warn(warning);
+    begun_ = std::move(snapshot);
+    saving_ = progress.step;
+    finite_steps_ = 0;
+    hand_over();
+}
+
+// To a thread, as soon as the snapshot is in host memory: the thread itself knows no device.
+void RunCheckpoints::hand_over() {
+    if (!begun_ || !state_.complete()) return;
+    writing_ = std::async(std::launch::async, [this, snapshot = *std::exchange(begun_, std::nullopt)] {
+        // Hashing takes a core's share for a while; training comes first. A refusal is no matter.
+        static_cast<void>(setpriority(PRIO_PROCESS, static_cast<id_t>(gettid()), writer_nice));
+        return write(snapshot);
+    });
+}
+
+SaveReport RunCheckpoints::write(const Snapshot& snapshot) {
+    require_finite(snapshot);
+    return store_.save(snapshot, *channel_).value();
+}
+
+bool RunCheckpoints::busy() {
+    hand_over();
+    return begun_ || (writing() && writing_.wait_for(std::chrono::seconds(0)) != std::future_status::ready);
+}
+
+std::optional<SaveSummary> RunCheckpoints::finish(double patience_s) {
+    if (begun_) {
+        state_.wait();
+        hand_over();
+    }
+    // Longer than any save, and still a time that the clock can express.
+    constexpr double longest_s = 1e9;
+    const std::chrono::duration<double> patience(std::min(patience_s, longest_s));
+    if (writing_.wait_for(patience) != std::future_status::ready) return std::nullopt;
+    const SaveReport report = writing_.get();
+    if (rank_.world.rank() == 0) {
+        on_probation_.push_back({report.directory, finite_steps_});
+        log_.info(fmt::format("checkpoint step {}: {} in {} ({}/s), state {:016x}, {}", saving_,
+                              format_bytes(report.bytes), format_duration(report.seconds),
+                              format_bytes(static_cast<std::uint64_t>(static_cast<double>(report.bytes) /
+                                                                      std::max(report.seconds, 1e-9))),
+                              report.state_hash, report.directory));
+        for (const std::string& removed : report.removed)
+            log_.info(fmt::format("checkpoint {} removed by retention", removed));
+        for (const std::string& warning : report.warnings) log_.warn(warning);
+    }
+    return SaveSummary{report.directory, report.bytes, report.state_hash, report.seconds};
 }
 
 // An update of finite gradients may still have been too large. Such weights are no state to go on from.
-void RunCheckpoints::require_finite(const std::vector<NamedSlice>& state, std::int64_t step) {
-    std::int64_t finite = all_finite(state) ? 1 : 0;
-    rank_.world.control().all_reduce({&finite, 1}, Reduce::Min);
+void RunCheckpoints::require_finite(const Snapshot& snapshot) {
+    std::int64_t finite = all_finite(snapshot.slices) ? 1 : 0;
+    channel_->all_reduce({&finite, 1}, Reduce::Min);
     if (finite != 0) return;
     const bool speaks = rank_.world.rank() == 0;
-    const std::string kept = rank_.world.control().broadcast(speaks ? newest() : std::string());
+    const std::string kept = channel_->broadcast(speaks ? newest_of(store_) : std::string());
     throw Error(
         Exit::Diverged,
         fmt::format("training diverged: the weights or moments of step {} are not finite, so they are not "
                     "saved. Lower optimizer.lr or optimizer.weight_decay, lengthen schedule.warmup_steps, or "
                     "raise optimizer.epsilon. {}",
-                    step, kept),
+                    snapshot.step, kept),
         Where::here(), Scope::Shared);
 }
 
 void RunCheckpoints::closed(StepOutcome outcome) {
-    for (Probation& checkpoint : on_probation_)
-        checkpoint.finite_steps = outcome == StepOutcome::NonFinite ? 0 : checkpoint.finite_steps + 1;
+    hand_over();
+    const auto count = [&](std::int64_t& finite_steps) {
+        finite_steps = outcome == StepOutcome::NonFinite ? 0 : finite_steps + 1;
+    };
+    count(finite_steps_);
+    for (Probation& checkpoint : on_probation_) count(checkpoint.finite_steps);
+    if (!writing()) mark_good();
+}
+
+void RunCheckpoints::mark_good() {
     while (!on_probation_.empty() && on_probation_.front().finite_steps >= probation_steps) {
         const std::string directory = on_probation_.front().directory;
         on_probation_.erase(on_probation_.begin());
@@ -101,11 +177,9 @@ void RunCheckpoints::closed(StepOutcome outcome) {
 }
 
 std::string RunCheckpoints::newest() {
-    const auto found = store_.newest_complete();
-    if (!found) return fmt::format("There is no complete checkpoint in {}", store_.root());
-    return fmt::format(
-        "The newest complete checkpoint is that of step {} ({}): --resume auto goes on from there",
-        found->name.step, found->path);
+    if (writing() && writing_.wait_for(patience_of_the_failed) != std::future_status::ready)
+        return "A checkpoint is still being written";
+    return newest_of(store_);
 }
 
 std::string RunCheckpoints::lack_of_room() {

@@ -234,7 +234,10 @@ SmokeReport run_smoke(Rank& rank, FileSystem& files, Clock& clock, Log& log, con
         TracedRun run(rank, training, clock, options);
         Progress progress;
         run.run_to(saved_step, progress, trace);
-        if (with_checkpoint) checkpoints.save(progress, SaveReason::Request);
+        if (with_checkpoint) {
+            checkpoints.begin(progress);
+            checkpoints.finish(INFINITY);
+        }
         run.run_to(saved_step + compared_steps, progress, trace);
         rank.communication->synchronize();
         state_after_compared = copy_state(rank, training);

@@ -122,6 +122,7 @@ StepResult StepRunner::step(Loader& loader, const Progress& progress) {
     update.max_norm = job_.training.gradient_clip;
     update.inverse_loss_scale = 1.0 / scale;
     update.applied_updates = progress.applied_updates;
+    if (readers_ != nullptr) parts_.compute.wait(*readers_);
     parts_.state.update(scalars, update);
     const std::vector<double> values = read_scalars();  // the one host synchronisation of the step
     result.loss = values[scalar_loss_sum] / target_tokens();

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <array>
+#include <cmath>
 #include <utility>
 
 #include "trainctl/base/text.h"
@@ -36,24 +37,31 @@ Trainer::Trainer(const TrainerParts& parts, const JobSpec& job, const Progress& 
       job_(job),
       progress_(start),
       saved_step_(start.step),
-      saved_at_s_(parts.clock.monotonic_s()) {
+      begun_at_s_(parts.clock.monotonic_s()),
+      saved_at_s_(begun_at_s_) {
     progress_.loss_scale = LossScaler(job.precision).start(start.loss_scale);
 }
 
 bool Trainer::interval_passed() {
     // Rank 0's clock decides; the others hear of it in agree().
-    if (parts_.checkpoints == nullptr || parts_.control.rank() != 0 || progress_.step == saved_step_)
+    if (parts_.checkpoints == nullptr || parts_.control.rank() != 0 || under_way_ ||
+        progress_.step == saved_step_)
         return false;
     const double now = parts_.clock.monotonic_s();
-    return now >= retry_at_s_ && now - saved_at_s_ >= interval_s(job_.checkpoint);
+    return now >= retry_at_s_ && now - begun_at_s_ >= interval_s(job_.checkpoint);
 }
 
 Trainer::Decisions Trainer::agree(StopFlag& stop, const std::optional<Error>& problem) {
-    std::array<std::int64_t, 3> flags{stop.stop_requested() ? 1 : 0,
-                                      stop.take_save_request() || interval_passed() ? 1 : 0, problem ? 1 : 0};
+    const bool wanted = save_wanted_ || interval_passed();
+    const bool busy = parts_.checkpoints != nullptr && parts_.checkpoints->busy();
+    std::array<std::int64_t, 4> flags{stop.stop_requested() ? 1 : 0,
+                                      stop.take_save_request() || wanted ? 1 : 0, problem ? 1 : 0, busy ? 1 : 0};
     parts_.control.all_reduce(flags, Reduce::Max);
+    if (under_way_ && flags[3] == 0) settle();
     if (flags[2] != 0) end_without_data(problem);
-    return {flags[0] != 0, flags[1] != 0};
+    // What somebody asked for is not left out because another save is being written: it comes next.
+    save_wanted_ = flags[1] != 0 && under_way_;
+    return {flags[0] != 0, flags[1] != 0 && !under_way_};
 }
 
 std::string Trainer::how_to_go_on() {
@@ -65,7 +73,7 @@ std::string Trainer::how_to_go_on() {
 void Trainer::end_without_data(const std::optional<Error>& problem) {
     std::string kept;
     try {
-        if (parts_.checkpoints != nullptr && saved_step_ != progress_.step) save(SaveReason::Stop);
+        save_now();
         kept = fmt::format("The last finished step is {}. {}", progress_.step, how_to_go_on());
     } catch (const Error& error) {
         if (error.code() != Exit::Resource) throw;
@@ -92,6 +100,16 @@ void Trainer::end_without_data(const std::optional<Error>& problem) {
 }
 
 Exit Trainer::run(StopFlag& stop) {
+    try {
+        return train(stop);
+    } catch (const Error& error) {
+        // A peer that is gone, or an owner that took over: nothing of ours will be committed any more.
+        if (error.code() != Exit::Peer && error.code() != Exit::Fenced) end_in_order();
+        throw;
+    }
+}
+
+Exit Trainer::train(StopFlag& stop) {
     while (progress_.step < job_.steps) {
         if (parts_.check) parts_.check();
         // A rank that is asked to stop gives up waiting for data; the others learn of it in agree(), before
@@ -101,20 +119,20 @@ Exit Trainer::run(StopFlag& stop) {
         });
         const Decisions decisions = agree(stop, problem);
         if (decisions.stop) return stop_with_checkpoint();
-        if (decisions.save) save(SaveReason::Request);
+        if (decisions.save) save_behind();
         step();
         if (evaluate_if_due(stop)) return stop_with_checkpoint();
         const std::int64_t interval = job_.checkpoint.interval_steps;
         if (interval > 0 && progress_.step % interval == 0 && progress_.step < job_.steps)
-            save(SaveReason::Interval);
+            save_behind();
     }
-    if (parts_.checkpoints != nullptr && saved_step_ != progress_.step) save(SaveReason::End);
+    save_now();
     judge_updates();
     return Exit::Ok;
 }
 
 Exit Trainer::stop_with_checkpoint() {
-    if (parts_.checkpoints != nullptr && saved_step_ != progress_.step) save(SaveReason::Stop);
+    save_now();
     return Exit::Interrupted;
 }
 
@@ -249,8 +267,7 @@ bool Trainer::evaluate_if_due(StopFlag& stop) {
 // Whether training goes on without this save. A full disk is an alarm, not the end, as long as the last
 // durable checkpoint is young enough. What happens here is the same on all ranks: the store reports one
 // agreed outcome, and only rank 0's age is broadcast.
-bool Trainer::may_fail(const Error& error, SaveReason reason) {
-    if (reason != SaveReason::Interval && reason != SaveReason::Request) return false;
+bool Trainer::may_fail(const Error& error, const UnderWay& save) {
     const double max_age =
         job_.checkpoint.max_age_s > 0.0 ? job_.checkpoint.max_age_s : 3.0 * interval_s(job_.checkpoint);
     std::array<std::int64_t, 1> too_old{
@@ -261,45 +278,135 @@ bool Trainer::may_fail(const Error& error, SaveReason reason) {
     if (parts_.control.rank() == 0) {
         parts_.log.error(
             fmt::format("checkpoint at step {} failed, training goes on until the newest one is {} old: {}",
-                        progress_.step, format_duration(max_age), error.what()));
+                        save.step, format_duration(max_age), error.what()));
     }
     return true;
 }
 
-void Trainer::save(SaveReason reason) {
+void Trainer::fail_save(const Error& error, std::int64_t step) {
+    const bool speaks = parts_.control.rank() == 0;
+    const std::string room =
+        parts_.control.broadcast(speaks ? parts_.checkpoints->lack_of_room() : std::string());
+    throw Error(error.code(),
+                fmt::format("step {} was not saved: {}. {}{}{}", step, error.what(), room,
+                            room.empty() ? "" : ". ", how_to_go_on()),
+                error.where(), Scope::Shared);
+}
+
+void Trainer::record_save(const UnderWay& save, const SaveSummary& summary) {
+    saved_step_ = save.step;
+    saved_at_s_ = save.began_s;
+    CheckpointRecord record;
+    record.directory = summary.directory;
+    record.bytes = summary.bytes;
+    record.state_hash = summary.state_hash;
+    record.seconds = summary.seconds;
+    observe(save, std::move(record));
+}
+
+void Trainer::observe(const UnderWay& save, CheckpointRecord record) {
+    record.attempt = parts_.attempt;
+    record.step = save.step;
+    record.stall_s = save.stall_s;
+    record.age_s = parts_.clock.monotonic_s() - save.began_s;
+    record.skipped = skipped_saves_;
+    record.unix_s = parts_.clock.unix_s();
+    parts_.observer.checkpoint(record);
+}
+
+void Trainer::begin_save() {
+    const double began = parts_.clock.monotonic_s();
+    under_way_ = UnderWay{progress_.step, began};
+    begun_at_s_ = began;
+    parts_.checkpoints->begin(progress_);
+    under_way_->stall_s = parts_.clock.monotonic_s() - began;
+    checkpoint_s_ += under_way_->stall_s;
+}
+
+// Waits for the save under way, which most often has ended already. Collective; the same on all ranks.
+void Trainer::settle() {
+    const double began = parts_.clock.monotonic_s();
+    const auto stood_still = [&] { return parts_.clock.monotonic_s() - began; };
+    UnderWay save = *std::exchange(under_way_, std::nullopt);
+    try {
+        const SaveSummary summary = parts_.checkpoints->finish(INFINITY).value();
+        save.stall_s += stood_still();
+        record_save(save, summary);
+    } catch (const Error& error) {
+        if (error.code() != Exit::Resource) throw;
+        CheckpointRecord record;
+        record.error = error.what();
+        observe(save, std::move(record));
+        if (!may_fail(error, save)) fail_save(error, save.step);
+    }
+    checkpoint_s_ += stood_still();
+}
+
+// At the interval or on request: training goes on beside it, and may go on without it.
+void Trainer::save_behind() {
     if (parts_.checkpoints == nullptr) return;
-    const bool can_wait = reason == SaveReason::Interval || reason == SaveReason::Request;
-    if (can_wait && progress_.consecutive_skips > 0) {
-        if (parts_.control.rank() == 0) {
+    const bool speaks = parts_.control.rank() == 0;
+    if (progress_.consecutive_skips > 0) {
+        if (speaks) {
             parts_.log.warn(fmt::format("step {} is not saved: {} in a row were not finite", progress_.step,
                                         counted(progress_.consecutive_skips, "step")));
         }
         retry_at_s_ = parts_.clock.monotonic_s() + std::min(retry_s, interval_s(job_.checkpoint));
         return;
     }
-    const double began = parts_.clock.monotonic_s();
-    // Nothing comes after the last save: what hindered it may have passed (somebody cleaning up there).
-    const bool last = !can_wait;
-    for (int tries = last ? 2 : 1; tries > 0; --tries) {
+    if (under_way_) {
+        ++skipped_saves_;
+        if (speaks) {
+            parts_.log.warn(fmt::format(
+                "step {} is not saved: the checkpoint of step {} is still being written after {} ({} left out so "
+                "far); save less often, or on faster storage",
+                progress_.step, under_way_->step,
+                format_duration(parts_.clock.monotonic_s() - under_way_->began_s), skipped_saves_));
+        }
+        return;
+    }
+    begin_save();
+    if (!job_.checkpoint.async) settle();
+}
+
+// The last save of this attempt. Nothing comes after it: what hindered it may have passed by the second try
+// (somebody cleaning up there).
+void Trainer::save_now() {
+    if (parts_.checkpoints == nullptr) return;
+    if (under_way_) {
+        const UnderWay save = *std::exchange(under_way_, std::nullopt);
         try {
-            parts_.checkpoints->save(progress_, reason);
-            saved_step_ = progress_.step;
-            saved_at_s_ = parts_.clock.monotonic_s();
-            break;
+            record_save(save, parts_.checkpoints->finish(INFINITY).value());
         } catch (const Error& error) {
             if (error.code() != Exit::Resource) throw;
-            if (tries > 1) continue;
-            if (may_fail(error, reason)) break;
-            const bool speaks = parts_.control.rank() == 0;
-            const std::string room =
-                parts_.control.broadcast(speaks ? parts_.checkpoints->lack_of_room() : std::string());
-            throw Error(error.code(),
-                        fmt::format("step {} was not saved: {}. {}{}{}", progress_.step, error.what(), room,
-                                    room.empty() ? "" : ". ", how_to_go_on()),
-                        error.where(), Scope::Shared);
+            if (parts_.control.rank() == 0)
+                parts_.log.error(fmt::format("checkpoint at step {} failed: {}", save.step, error.what()));
         }
     }
-    checkpoint_s_ += parts_.clock.monotonic_s() - began;
+    if (saved_step_ == progress_.step) return;
+    for (int tries = 2; tries > 0; --tries) {
+        begin_save();
+        const UnderWay save = *std::exchange(under_way_, std::nullopt);
+        try {
+            record_save(save, parts_.checkpoints->finish(INFINITY).value());
+            return;
+        } catch (const Error& error) {
+            if (error.code() != Exit::Resource) throw;
+            if (tries == 1) fail_save(error, progress_.step);
+        }
+    }
+}
+
+// Training ends by an error, but what is being written is good, and may soon be complete.
+void Trainer::end_in_order() {
+    if (!under_way_) return;
+    constexpr double patience_s = 60.0;
+    const UnderWay save = *std::exchange(under_way_, std::nullopt);
+    try {
+        if (const auto summary = parts_.checkpoints->finish(patience_s)) record_save(save, *summary);
+    } catch (const Error& error) {
+        parts_.log.warn(fmt::format("the checkpoint of step {} failed as well: {}", save.step, error.what()));
+    }
 }
 
 }  // namespace trainctl

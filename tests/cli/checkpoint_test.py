@@ -1,7 +1,9 @@
 """Damaged checkpoints, and resuming with another job or another layout."""
 
 import json
+import os
 import shutil
+import signal
 import socket
 
 import harness
@@ -229,6 +231,43 @@ class Fp16(TrainctlTest):
         self.assertEqual(curve(self.run_dir), curve(self.directory / "straight"))
         self.assertEqual(resumed.saved_states()[12], straight.saved_states()[12])
         self.one_error(self.train("--resume", "auto", code=2), 'precision.compute: "fp16" -> "fp32"')
+
+
+class Behind(TrainctlTest):
+    """Checkpoints that are written while training goes on, the default."""
+
+    settings = ("checkpoint.async=true", "checkpoint.interval_steps=1", "job.steps=40")
+
+    def saves(self, run_dir=None):
+        return [record for record in harness.metrics(run_dir or self.run_dir) if record["type"] == "checkpoint"]
+
+    def test_killed_and_resumed(self):
+        straight = self.train(settings=["job.run_dir='straight'", *self.settings], ranks=2)
+        final = straight.saved_states()[40]
+        for attempt, step in ((1, 6), (2, 15), (3, 24)):
+            resume = () if attempt == 1 else ("--resume", "auto")
+            running = self.start_train(*resume, settings=self.settings, ranks=2)
+            self.wait_for_step(running, step, attempt)
+            os.kill(running.ranks()[attempt % 2], signal.SIGKILL)
+            self.assertNotIn(running.wait(20), (0, 3), running.describe())
+        resumed = self.train("--resume", "auto", settings=self.settings, ranks=2)
+        self.assertGreater(resumed.loaded_state()[0], 6)
+        self.assertEqual(resumed.saved_states()[40], final)
+        self.assertEqual(self.losses(), self.losses(self.directory / "straight"))
+
+    def test_metrics(self):
+        self.train(settings=self.settings)
+        saves = self.saves()
+        self.assertEqual(saves[-1]["step"], 40)
+        left_out = saves[-1]["skipped"]
+        self.assertEqual(len(saves) + left_out, 40)
+        for save in saves:
+            self.assertTrue(save["saved"], save)
+            self.assertGreater(save["bytes_per_s"], 0)
+            self.assertGreaterEqual(save["age_s"], save["write_s"])
+            self.assertIn(f"s{save['step']:09}-", save["directory"])
+        listed = json.loads(self.run_trainctl("ckpt", "list", "run", "--json").out)["checkpoints"]
+        self.assertEqual(listed[0]["state_hash"], saves[-1]["state"])
 
 
 if __name__ == "__main__":

@@ -29,7 +29,7 @@ class JobFiles(TrainctlTest):
         for ranks in (None, 2):
             text = self.problems(ranks=ranks)
             for part in ("the job has 4 problems", "job.toml:5:9", "job.toml:8:1", "did you mean model.layers?", "job.toml:15:19",
-                         "job.toml:24:15"):
+                         "job.toml:25:15"):
                 self.assertEqual(text.count(part), 1, f"{part}\n{text}")
 
     def test_batch_sizes(self):
@@ -41,7 +41,7 @@ class JobFiles(TrainctlTest):
             self.assertIn(part, text)
 
     def test_not_in_this_build(self):
-        for setting in ("precision.gradient='bf16'", "device.cuda_graphs=true", "checkpoint.async=true"):
+        for setting in ("precision.gradient='bf16'", "device.cuda_graphs=true", "checkpoint.peer_copies=1"):
             process = self.train(settings=[setting], code=2)
             self.one_error(process, "not in this build", setting.partition("=")[0])
             self.assertFalse(self.run_dir.exists(), process.describe())

@@ -41,6 +41,7 @@ compute = "fp32"
 warmup_steps = 3
 [checkpoint]
 interval_steps = 4
+async = false
 keep_latest = 3
 [monitoring]
 plain_interval_s = 0.001

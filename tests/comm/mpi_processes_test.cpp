@@ -52,6 +52,14 @@ TEST_CASE("late devices under mpirun agree with the oracle") {
     }
 }
 
+TEST_CASE("under mpirun a background channel waits while collectives go on") {
+    const Run run = mpirun(2, "background 2");
+    INFO(run.output);
+    CHECK(run.code == 0);
+    CHECK_THAT(run.output, Catch::Contains("2 programs on 2 ranks agree") && Catch::Contains("answer 0") &&
+                               Catch::Contains("answer 1"));
+}
+
 TEST_CASE("under mpirun a rank's error ends all ranks with its exit code and one message") {
     const Run run = mpirun(3, "throw");
     INFO(run.output);

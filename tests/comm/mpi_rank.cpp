@@ -4,6 +4,7 @@
 //   kill     rank 1 kills itself with SIGKILL while the others are in a collective
 //   away     rank 1 never comes to a collective that has a short deadline
 //   abort    a helper thread of rank 0 aborts a communicator while all ranks wait in it
+//   background  a gather in the background that rank 1 joins late, beside collectives
 //   finish   prints a lot on every rank and leaves cleanly, the last rank late
 //   unwind   rank 1 leaves the world by an exception without telling anybody
 #include <csignal>
@@ -72,6 +73,16 @@ void run_mode(const std::string& mode, int count, World& world, CpuDevice& devic
         const Buffer buffer = device.allocate(4000, Memory::Device, "x");
         world.all().receive(buffer.view(Shape{1000}, DType::F32), (rank + 1) % world.size(), *stream);
         stream->synchronize();
+    } else if (mode == "background") {
+        const std::unique_ptr<HostChannel> channel = world.make_background_channel();
+        std::vector<std::string> answers;
+        std::thread waiting([&] {
+            if (rank == 1) std::this_thread::sleep_for(std::chrono::milliseconds(300));
+            answers = channel->gather(std::to_string(rank));
+        });
+        run_programs(world, device, count);
+        waiting.join();
+        for (const std::string& answer : answers) std::printf("answer %s\n", answer.c_str());
     } else if (mode == "finish") {
         if (rank == world.size() - 1) std::this_thread::sleep_for(std::chrono::milliseconds(500));
         for (int line = 0; line < 2000; ++line) std::printf("line %d of rank %d\n", line, rank);

@@ -204,7 +204,6 @@ keep_latest = 1
 
 TEST_CASE("What is not in this build is known, explained and refused", "[config][mistakes]") {
     const char* const refused[] = {"precision.gradient=bf16",
-                                   "checkpoint.async=true",
                                    "checkpoint.tiers=[\"a\"]",
                                    "checkpoint.durable_tier=a",
                                    "checkpoint.peer_copies=1",

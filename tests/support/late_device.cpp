@@ -83,6 +83,8 @@ class LateDevice final : public CpuDevice {
     [[nodiscard]] MemoryUse memory_use() const override { return memory_->memory_use(); }
 
     std::unique_ptr<Stream> make_stream(std::string_view name, StreamRole role) override {
+        // What training does not wait for has threads of its own, which these queues do not know.
+        if (role == StreamRole::Background) return memory_->make_stream(name, role);
         return std::make_unique<LateStream>(queues_, name, role);
     }
     std::unique_ptr<Event> make_event() override { return std::make_unique<LateEvent>(queues_); }

@@ -45,6 +45,7 @@ class RecordingObserver final : public StepObserver {
             {record.loss, record.grad_norm, record.lr, record.applied, record.loss_scale});
     }
     void evaluation(const EvaluationRecord& record) override { outcome_.evaluations.push_back(record.loss); }
+    void checkpoint(const CheckpointRecord& record) override { outcome_.saves.push_back(record); }
 
   private:
     TrainOutcome& outcome_;
@@ -125,6 +126,7 @@ JobSpec tiny_job(Architecture architecture) {
     job.schedule.warmup_steps = 5;
     job.schedule.min_lr = 3e-4;
     job.data.prefetch_batches = 2;
+    job.checkpoint.async = false;  // so that it depends on no clock which steps are saved
     return job;
 }
 
@@ -196,7 +198,10 @@ TrainOutcome train(const TrainSetup& setup) {
                         job, start);
         if (setup.steps > 0) {
             while (trainer.progress().step < setup.steps) trainer.step();
-            if (checkpoints) checkpoints->save(trainer.progress(), SaveReason::Request);
+            if (checkpoints) {
+                checkpoints->begin(trainer.progress());
+                checkpoints->finish(INFINITY);
+            }
         } else {
             const Exit exit = trainer.run(stop);
             if (world.rank() == 0) outcome.exit = exit;
@@ -218,6 +223,7 @@ TrainOutcome train(const TrainSetup& setup) {
             outcome.planned_step = training.plan().step;
             outcome.steps = own.steps;
             outcome.evaluations = own.evaluations;
+            outcome.saves = own.saves;
             outcome.device_allocations_after_first_step = own.device_allocations_after_first_step;
         }
         outcome.steps_of_rank[static_cast<std::size_t>(world.rank())] = std::move(own.steps);

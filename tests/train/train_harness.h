@@ -59,6 +59,7 @@ struct TrainOutcome {
     std::vector<TracedStep> steps;  // of this attempt, as rank 0 saw them
     std::vector<std::vector<TracedStep>> steps_of_rank;
     std::vector<double> evaluations;
+    std::vector<CheckpointRecord> saves;  // of this attempt
     std::map<std::string, std::vector<float>>
         state;  // whole logical tensors: "<name>", "<name>.m", "<name>.v"
     std::vector<std::string> log;

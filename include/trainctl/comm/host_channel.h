@@ -15,6 +15,9 @@ class HostChannel : public RankLink {
     // In place, exact.
     virtual void all_reduce(std::span<std::int64_t> values, Reduce reduce) = 0;
     virtual void barrier() = 0;
+    // Ends calls that are under way at this rank, and all later ones, with Exit::Peer. Any thread. For a rank
+    // that is about to leave the world.
+    virtual void give_up() noexcept = 0;
 };
 
 }  // namespace trainctl

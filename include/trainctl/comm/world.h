@@ -17,6 +17,11 @@ class World {
     virtual ~World() = default;
     virtual Communicator& all() = 0;
     virtual HostChannel& control() = 0;
+    // Collective, from the rank's compute thread: a channel beside control(), for one thread of each rank at a
+    // time, whichever that is. Its messages never wait behind others, and nobody hurries for them; its
+    // deadline is an hour at least, since such work waits for disks (a lost peer shows elsewhere). Must not
+    // outlive the world.
+    virtual std::unique_ptr<HostChannel> make_background_channel() = 0;
     [[nodiscard]] virtual int rank() const = 0;
     [[nodiscard]] virtual int size() const = 0;
     // Ranks of the same host: index and number.

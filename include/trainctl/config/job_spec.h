@@ -154,7 +154,8 @@ struct CheckpointSpec {
     double interval_s = 0.0;          // 0: "auto"
     std::int64_t keep_latest = 3;     // >= 2
     std::int64_t keep_every = 0;      // steps; 0: none
-    double max_age_s = 0.0;           // 0: three intervals
+    bool async = true;
+    double max_age_s = 0.0;  // 0: three intervals
 
     bool operator==(const CheckpointSpec& other) const = default;
 };

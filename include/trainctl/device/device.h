@@ -44,6 +44,7 @@ class Stream {
 enum class StreamRole {
     Compute,        // cpu: work runs at once on the calling thread
     Communication,  // cpu: a FIFO advanced by the device's progress thread
+    Background,     // as Communication, but nobody hurries for it: what training does not wait for
 };
 
 enum class Memory {

@@ -15,6 +15,7 @@ namespace trainctl {
 // missing.
 std::string to_json(const StepRecord& record);
 std::string to_json(const EvaluationRecord& record);
+std::string to_json(const CheckpointRecord& record);
 
 enum class Appended {
     AsBefore,

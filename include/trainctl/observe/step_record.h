@@ -3,6 +3,7 @@
 
 #include <cstdint>
 #include <optional>
+#include <string>
 
 namespace trainctl {
 
@@ -47,6 +48,21 @@ struct StepRecord {
         if (peak_flops_per_s <= 0.0) return std::nullopt;
         return model_flops_per_s / peak_flops_per_s;
     }
+};
+
+// One save that came to its end, well or not.
+struct CheckpointRecord {
+    std::int64_t attempt = 0;
+    std::int64_t step = 0;
+    std::string directory;  // empty: it failed
+    std::string error;      // why
+    std::uint64_t bytes = 0;
+    std::uint64_t state_hash = 0;
+    double stall_s = 0.0;      // how long training stood still for it
+    double seconds = 0.0;      // of writing, from the first byte to the commit
+    double age_s = 0.0;        // of the state when it was committed
+    std::int64_t skipped = 0;  // saves of this attempt that were left out because another was being written
+    double unix_s = 0.0;
 };
 
 struct EvaluationRecord {

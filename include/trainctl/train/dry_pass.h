@@ -27,6 +27,7 @@ struct DryPass {
     ArenaPlan activations;
     std::vector<MemoryRow> memory;   // device memory of one rank by owner, activations included
     std::uint64_t pinned_bytes = 0;  // host memory beside it
+    std::uint64_t staging_bytes = 0;  // what a copy of this rank's state for a checkpoint takes
     SimCounters step;                // of one training step of this rank
     int buckets = 0;
     [[nodiscard]] std::uint64_t device_bytes() const;

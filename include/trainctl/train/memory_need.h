@@ -13,7 +13,8 @@ namespace trainctl {
 struct MemoryNeed {
     std::uint64_t batch_bytes = 0;  // grows with the micro-batch: activations, batches and what is read ahead
     std::uint64_t state_bytes = 0;  // the rest: weights, gradients, optimizer, ...
-    [[nodiscard]] std::uint64_t bytes() const { return batch_bytes + state_bytes; }
+    std::uint64_t staging_bytes = 0;  // checkpoint.async: host memory for the copy that is being written
+    [[nodiscard]] std::uint64_t bytes() const { return batch_bytes + state_bytes + staging_bytes; }
 };
 
 // Of one rank; `planned` as for dry_pass(), whose Exit::Resource (beyond any machine) it throws as well.

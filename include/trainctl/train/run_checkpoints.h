@@ -1,14 +1,20 @@
 // Saving and loading a training: its state slices and counters through the checkpoint store.
+//
+// A save is a snapshot, then the store's protocol on a thread of its own with a channel of its own, so that
+// training goes on beside it. That thread never touches the device nor a communicator of the training.
 #pragma once
 
 #include <cstdint>
 #include <functional>
+#include <future>
 #include <map>
+#include <memory>
 #include <string>
 #include <vector>
 
 #include "trainctl/base/log.h"
 #include "trainctl/checkpoint/checkpoint_store.h"
+#include "trainctl/train/state_snapshot.h"
 #include "trainctl/train/trainer.h"
 #include "trainctl/train/training.h"
 
@@ -22,14 +28,20 @@ struct CheckpointContext {
 };
 std::map<std::string, std::int64_t> layout_counters(const JobSpec& job, const Mesh& mesh);
 
-// Thread rule: the rank's compute thread; collective. All references must outlive it.
+// Thread rule: the rank's compute thread. Construction, begin and resume are collective. All references must
+// outlive it.
 class RunCheckpoints final : public CheckpointWriter {
   public:
     RunCheckpoints(CheckpointStore& store, Rank& rank, Training& training, CheckpointContext context,
                    Log& log);
+    // A save under way is given up.
+    ~RunCheckpoints() override;
+    RunCheckpoints(const RunCheckpoints&) = delete;
+    RunCheckpoints& operator=(const RunCheckpoints&) = delete;
 
-    // Exit::Resource if it failed for want of space; the previous checkpoint is still current then.
-    void save(const Progress& progress, SaveReason reason) override;
+    void begin(const Progress& progress) override;
+    bool busy() override;
+    std::optional<SaveSummary> finish(double patience_s) override;
     void closed(StepOutcome outcome) override;
     std::string newest() override;
     std::string lack_of_room() override;
@@ -45,14 +57,24 @@ class RunCheckpoints final : public CheckpointWriter {
                    const std::function<void(const Manifest&)>& accept = {});
 
   private:
-    void require_finite(const std::vector<NamedSlice>& state, std::int64_t step);
+    void hand_over();
+    SaveReport write(const Snapshot& snapshot);
+    void require_finite(const Snapshot& snapshot);
+    void mark_good();
+    [[nodiscard]] bool writing() const { return writing_.valid(); }
 
-    CheckpointStore& store_;
+    CheckpointStore& store_;  // of the writing thread while that runs
     Rank& rank_;
     Training& training_;
     CheckpointContext context_;
     Log& log_;
-    // Rank 0: the newest checkpoint of this attempt that is not known to be good, and finite steps since.
+    std::unique_ptr<HostChannel> channel_;  // of the writing thread
+    StateSnapshot state_;
+    std::optional<Snapshot> begun_;  // not handed over to a thread yet: its copy is being made
+    std::int64_t saving_ = -1;       // step of the save under way
+    std::int64_t finite_steps_ = 0;  // closed since that save was begun
+    std::future<SaveReport> writing_;
+    // Rank 0: checkpoints of this attempt that are not known to be good, and finite steps since.
     struct Probation {
         std::string directory;
         std::int64_t finite_steps = 0;

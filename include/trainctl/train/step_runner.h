@@ -66,6 +66,10 @@ class StepRunner {
     // `progress`, whose loss scale must have been started (LossScaler::start).
     StepResult step(Loader& loader, const Progress& progress);
 
+    // Updates wait for `readers`, an event of whoever reads weights and moments beside the steps; nullptr: for
+    // nobody. Must outlive the runner or be taken back.
+    void update_after(const Event* readers) { readers_ = readers; }
+
     // Mean loss over the first `batches` global batches of a finite stream (0: all). The same on every rank.
     // nullopt if `stop` said so, which must be agreed over the ranks: it is asked before each global batch,
     // the same number of times everywhere.
@@ -93,6 +97,7 @@ class StepRunner {
     LossScaler scaler_;
     BatchSlots slots_;
     std::optional<Fetched> fetched_;
+    const Event* readers_ = nullptr;
     Buffer scalars_;
     Buffer scalars_host_;
 };

@@ -17,15 +17,28 @@
 
 namespace trainctl {
 
-enum class SaveReason { Interval, Request, Stop, End };
+// What a save has come to.
+struct SaveSummary {
+    std::string directory;         // name below the root
+    std::uint64_t bytes = 0;       // payload of all ranks
+    std::uint64_t state_hash = 0;  // as printed after a load of it
+    double seconds = 0.0;          // from the first byte to the commit
+};
 
-// Saves the whole state of a run; collective over all ranks, the same outcome on all of them.
+// Saves the whole state of a run, one save at a time; the same outcome on all ranks.
 class CheckpointWriter {
   public:
     virtual ~CheckpointWriter() = default;
-    // Exit::Resource (disk full, read-only) leaves the previous checkpoint current; anything else is fatal.
-    // Exit::Diverged if the state is not finite: nothing was saved.
-    virtual void save(const Progress& progress, SaveReason reason) = 0;
+    // Collective: begins to save the state as it is now. Training may go on when this returns. No save may be
+    // under way.
+    virtual void begin(const Progress& progress) = 0;
+    // Whether this rank's part of the save is still being written. Cheap, asked at every step boundary.
+    virtual bool busy() = 0;
+    // The end of the save that was begun, waited for at most `patience_s` (nullopt: not yet). No message
+    // between the ranks' compute threads: all ranks ask when none is busy, or one that is about to fail asks
+    // alone. Exit::Resource (disk full, read-only) leaves the previous checkpoint current; anything else is
+    // fatal. Exit::Diverged if the state is not finite: nothing was saved.
+    virtual std::optional<SaveSummary> finish(double patience_s) = 0;
     // Every step that was closed: what was saved before proves good by what follows.
     virtual void closed(StepOutcome outcome) = 0;
     // Rank 0, for people: which checkpoint a resume would start from.
@@ -40,6 +53,7 @@ class StepObserver {
     virtual ~StepObserver() = default;
     virtual void step(const StepRecord& record) = 0;
     virtual void evaluation(const EvaluationRecord& record) = 0;
+    virtual void checkpoint(const CheckpointRecord& record) = 0;
 };
 
 struct TrainerParts {
@@ -80,6 +94,12 @@ class Trainer {
     Decisions agree(StopFlag& stop, const std::optional<Error>& problem);
     [[noreturn]] void end_without_data(const std::optional<Error>& problem);
     std::string how_to_go_on();
+    struct UnderWay {
+        std::int64_t step = 0;
+        double began_s = 0.0;  // monotonic
+        double stall_s = 0.0;  // how long training stood still for it
+    };
+    Exit train(StopFlag& stop);
     bool interval_passed();
     // `used`: the loss scale of the closed step.
     void close(const StepResult& result, const std::optional<LossScale>& used);
@@ -87,17 +107,28 @@ class Trainer {
     void judge_nonfinite(const StepResult& result);
     void judge_updates() const;
     bool evaluate_if_due(StopFlag& stop);
-    void save(SaveReason reason);
-    bool may_fail(const Error& error, SaveReason reason);
+    void save_behind();
+    void save_now();
+    void begin_save();
+    void settle();
+    void end_in_order();
+    void observe(const UnderWay& save, CheckpointRecord record);
+    void record_save(const UnderWay& save, const SaveSummary& summary);
+    bool may_fail(const Error& error, const UnderWay& save);
+    [[noreturn]] void fail_save(const Error& error, std::int64_t step);
     Exit stop_with_checkpoint();
 
     TrainerParts parts_;
     JobSpec job_;
     Progress progress_;
     std::int64_t saved_step_;
-    double retry_at_s_ = 0.0;    // monotonic: a failed save is not tried again before
-    double saved_at_s_;          // monotonic, of the newest save (or the start)
-    double checkpoint_s_ = 0.0;  // time of saves and evaluations since the last closed step
+    std::optional<UnderWay> under_way_;
+    bool save_wanted_ = false;        // by somebody, while another save is under way
+    std::int64_t skipped_saves_ = 0;  // because the one before was still being written
+    double retry_at_s_ = 0.0;         // monotonic: a failed save is not tried again before
+    double begun_at_s_;               // monotonic, of the newest save that was begun (or the start)
+    double saved_at_s_;               // monotonic, of the state that was saved last (or the start)
+    double checkpoint_s_ = 0.0;       // what saves and evaluations took of the time since the last closed step
     double evaluation_s_ = 0.0;
 };
 

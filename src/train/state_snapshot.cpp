@@ -1,0 +1,60 @@
+#include "trainctl/train/state_snapshot.h"
+
+namespace trainctl {
+namespace {
+
+constexpr std::size_t grain = 64;  // bytes: slices begin at cache lines
+
+std::size_t rounded(std::size_t bytes) { return (bytes + grain - 1) / grain * grain; }
+
+bool copies(DeviceMemoryKind memory, SnapshotMode mode) {
+    return memory == DeviceMemoryKind::Own || mode == SnapshotMode::Copy;
+}
+
+}  // namespace
+
+std::size_t staging_bytes(const std::vector<NamedSlice>& slices) {
+    std::size_t bytes = 0;
+    for (const NamedSlice& slice : slices) bytes += rounded(slice.view.bytes());
+    return bytes;
+}
+
+StateSnapshot::StateSnapshot(Device& device, Ops ops, std::vector<NamedSlice> slices, SnapshotMode mode)
+    : device_(device),
+      ops_(ops),
+      memory_(device.info().memory),
+      slices_(std::move(slices)),
+      host_(slices_),
+      reached_(device.make_event()),
+      copied_(device.make_event()) {
+    if (!copies(memory_, mode)) return;
+    staging_ = device.allocate(staging_bytes(slices_), Memory::Pinned, "checkpoint staging");
+    std::byte* next = staging_.data();
+    for (NamedSlice& slice : host_) {
+        slice.view.data = next;
+        next += rounded(slice.view.bytes());
+    }
+    if (memory_ == DeviceMemoryKind::Own) copies_ = device.make_stream("snapshot", StreamRole::Background);
+}
+
+void StateSnapshot::take(Stream& compute, Stream& communication) {
+    Stream& stream = copies_ ? *copies_ : compute;
+    for (Stream* before : {&compute, &communication}) {
+        before->record(*reached_);
+        stream.wait(*reached_);
+    }
+    for (std::size_t i = 0; i < slices_.size() && staging_.bytes() > 0; ++i) {
+        const TensorView& from = slices_[i].view;
+        const TensorView& to = host_[i].view;
+        if (from.bytes() == 0) continue;
+        // In host memory all threads of the rank copy; a GPU has engines for it.
+        if (memory_ == DeviceMemoryKind::Host && from.dtype == DType::F32) {
+            ops_.elementwise.cast(stream, to, from);
+        } else {
+            device_.copy(stream, to.data, from.data, from.bytes());
+        }
+    }
+    stream.record(*copied_);
+}
+
+}  // namespace trainctl
