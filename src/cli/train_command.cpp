@@ -4,6 +4,7 @@
 #include <memory>
 
 #include "cli/job_options.h"
+#include "cli/profile_option.h"
 #include "cli/rank_errors.h"
 #include "cli/rank_main.h"
 #include "cli/train_run.h"
@@ -35,6 +36,7 @@ void add_train_command(CLI::App& app, Invocation& invocation) {
         JobOptions job;
         TrainOptions train;
         std::string resume = "never";
+        std::string profile;
     };
     auto options = std::make_shared<Options>();
     CLI::App* command = app.add_subcommand("train",
@@ -50,11 +52,15 @@ void add_train_command(CLI::App& app, Invocation& invocation) {
         ->capture_default_str();
     command->add_option("--allow-change", options->train.allowed_changes,
                         "key that may differ from the checkpoint's job (schedule and length); repeatable");
+    command->add_option("--profile", options->profile,
+                        "steps=A:B: every rank writes what steps A to B (from 1) spent their time on to "
+                        "RUN/profile/aNNNN/rank-R.trace.json (Chrome trace, for ui.perfetto.dev)");
     add_json_flag(*command, invocation);
     command->callback([&invocation, options] {
         invocation.action = [&invocation, options] {
             const JobSpec job = load_job_or_fail(invocation.files, options->job, environment_ranks());
             options->train.resume = resume_of(invocation.files, job, options->resume);
+            options->train.profile = parse_profile(options->profile, job.steps);
             RankSettings settings;
             settings.device = job.device;
             settings.ports = parse_port_range(job.launch.port_range);

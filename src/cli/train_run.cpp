@@ -8,6 +8,7 @@
 #include <sstream>
 
 #include "cli/checkpoint_space.h"
+#include "cli/profile_option.h"
 #include "cli/rank_device.h"
 #include "cli/run_start.h"
 #include "cli/start_wait.h"
@@ -262,6 +263,8 @@ Exit train_run(RankContext& context, const JobSpec& job, const TrainOptions& opt
     warn_unshared_directory(context, link, layout.checkpoints());
 
     const bool validates = job.training.eval_interval > 0 && corpus->windows(Split::Validation) > 0;
+    std::unique_ptr<ProfileRecorder> profile;
+    if (options.profile) profile = start_profile(context, rank, *options.profile, layout, run.attempt);
     std::unique_ptr<Training> training;
     agree(
         link,
@@ -284,6 +287,8 @@ Exit train_run(RankContext& context, const JobSpec& job, const TrainOptions& opt
         options.resume, run.state,
         [&](const Manifest& stored) { require_same_run(stored, job, data_id, options.allowed_changes); });
     if (resumed.report.outcome == LoadOutcome::StartFresh) training->state().initialise(job.seed);
+    if (first_rank && options.profile)
+        warn_passed_steps(context.log, *options.profile, resumed.progress.step);
     const std::unique_ptr<StepObserver> observer =
         first_rank ? make_train_observer(files, join_path(layout.root(), "metrics.jsonl"), job, context.log)
                    : make_silent_observer();
@@ -312,7 +317,7 @@ Exit train_run(RankContext& context, const JobSpec& job, const TrainOptions& opt
                  if (first_rank) context.log.info(verdict);
              }
          },
-         run.attempt},
+         run.attempt, rank.ranges},
         job, resumed.progress);
     const Exit exit = trainer.run(context.stop);
     if (first_rank) {

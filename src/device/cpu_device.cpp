@@ -114,12 +114,14 @@ class InlineStream final : public HostStream {
     void wait(const Event& event) override {
         const Ticket& ticket = ticket_of(event);
         if (ticket.passed()) return engine_.wait(ticket);  // rethrows what failed
+        const RangeScope range(shown_, RangeKind::CommunicationWait);
         const SystemClock clock;
         const double began = clock.monotonic_s();
         engine_.wait(ticket);
         held_up_s_ += clock.monotonic_s() - began;
     }
     [[nodiscard]] double held_up_s() const override { return held_up_s_; }
+    void show_waits(Ranges* ranges) override { shown_ = ranges; }
     void synchronize() override { engine_.check_aborted(); }
     [[nodiscard]] std::string_view name() const override { return queue_->name; }
     void submit(std::unique_ptr<Operation> operation) override {
@@ -135,6 +137,7 @@ class InlineStream final : public HostStream {
     ProgressEngine& engine_;
     std::shared_ptr<StreamQueue> queue_;  // for operations handed to the progress thread
     double held_up_s_ = 0.0;
+    Ranges* shown_ = nullptr;
 };
 
 class CpuDeviceImpl final : public CpuDevice {

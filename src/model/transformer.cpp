@@ -58,6 +58,19 @@ std::vector<ParamSpec> stage_parameters(const std::vector<ParamSpec>& all, const
     return held;
 }
 
+// The work of one unit in one direction. What came before it is handed over first, so that a stream that
+// gathers hands over each unit's work together.
+class UnitScope {
+  public:
+    UnitScope(const Runtime& runtime, RangeKind kind, UnitId number = 0)
+        : range_(runtime.ranges, kind, number) {
+        runtime.compute.flush();
+    }
+
+  private:
+    RangeScope range_;
+};
+
 class UnitTransformer final : public Transformer {
   public:
     UnitTransformer(Device& device, const ModelSpec& model, const ModelOptions& options,
@@ -71,12 +84,14 @@ class UnitTransformer final : public Transformer {
     }
 
     TensorView forward(Runtime& runtime, const MicroBatch& micro, Flight flight, TensorView input) override {
+        const RangeScope phase(runtime.ranges, RangeKind::Forward);
         const StepContext context = make_context(runtime, micro, PassMode::Train);
         Part& part = part_of(flight.part);
         State& state = part.flights[static_cast<std::size_t>(flight.slot)];
         state.carry = begin(runtime, context, part, input);
         for (std::size_t index = 0; index < part.blocks.size(); ++index) {
             const UnitId unit = part.first_block + static_cast<UnitId>(index);
+            const UnitScope scope(runtime, RangeKind::Block, unit);
             const Weights weights = acquire(runtime, part, unit, unit + 1);
             state.saved[index] = part.blocks[index].forward(context, weights, state.carry, rope(context));
             runtime.params.release(unit, runtime.compute);
@@ -91,12 +106,14 @@ class UnitTransformer final : public Transformer {
         State& state = part.flights[static_cast<std::size_t>(flight.slot)];
         GradView embedding_grads;
         if (has_head(part)) {
+            const RangeScope phase(runtime.ranges, RangeKind::Forward);
             d = train_head(runtime, context, part, state.carry, loss, embedding_grads);
-            if (runtime.observer != nullptr) runtime.observer->forward_issued();
         }
+        const RangeScope phase(runtime.ranges, RangeKind::Backward);
         for (std::size_t index = part.blocks.size(); index > 0; --index)
             backward_block(runtime, context, part, state, index - 1, d);
         if (!part.run.contains(0)) return d;
+        const UnitScope scope(runtime, RangeKind::Embedding);
         const bool after_head = tied_ && has_head(part);
         if (!after_head) embedding_grads = runtime.grads.grads(0, runtime.compute);
         embedding_.backward(context, embedding_grads, after_head ? Into::Accumulate : embedding_grads.into,
@@ -112,11 +129,13 @@ class UnitTransformer final : public Transformer {
         Carry carry = begin(runtime, context, part, input);
         for (std::size_t block = 0; block < part.blocks.size(); ++block) {
             const UnitId unit = part.first_block + static_cast<UnitId>(block);
+            const UnitScope scope(runtime, RangeKind::Block, unit);
             const Weights weights = acquire(runtime, part, unit, unit + 1);
             part.blocks[block].evaluate(context, weights, carry, rope(context));
             runtime.params.release(unit, runtime.compute);
         }
         if (!has_head(part)) return sum(context, carry);
+        const UnitScope scope(runtime, RangeKind::Head);
         const HeadWeights weights = acquire_head(runtime);
         head_.evaluate(context, weights.head, {weights.output, {}, Into::Overwrite}, carry,
                        {loss.sum, loss.into});
@@ -199,6 +218,7 @@ class UnitTransformer final : public Transformer {
     Carry begin(Runtime& runtime, const StepContext& context, const Part& part, TensorView input) {
         invariant(input.empty() == part.run.contains(0), "a part without the embedding needs an input");
         if (!part.run.contains(0)) return {input, {}, ResidualOwner::Carry};
+        const UnitScope scope(runtime, RangeKind::Embedding);
         const Weights weights = acquire(runtime, part, 0, 1);
         const Carry carry = embedding_.forward(context, weights);
         runtime.params.release(0, runtime.compute);
@@ -236,6 +256,7 @@ class UnitTransformer final : public Transformer {
     // stage adds its own there.
     TensorView train_head(Runtime& runtime, const StepContext& context, const Part& part, Carry& carry,
                           const LossRequest& loss, GradView& embedding_grads) {
+        const UnitScope scope(runtime, RangeKind::Head);
         const HeadWeights weights = acquire_head(runtime);
         if (!part.blocks.empty()) runtime.params.hint(head_unit_ - 1);
         OutputMatrix output{weights.output, {}, Into::Overwrite};
@@ -267,6 +288,7 @@ class UnitTransformer final : public Transformer {
     void backward_block(Runtime& runtime, const StepContext& context, Part& part, State& state,
                         std::size_t index, TensorView d) {
         const UnitId unit = part.first_block + static_cast<UnitId>(index);
+        const UnitScope scope(runtime, RangeKind::Block, unit);
         const Weights weights = runtime.params.acquire(unit, runtime.compute);
         if (index > 0) runtime.params.hint(unit - 1);  // the embedding's backward reads no weights
         const GradView grads = runtime.grads.grads(unit, runtime.compute);

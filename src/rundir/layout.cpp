@@ -37,6 +37,9 @@ std::string RunLayout::journal() const { return join_path(root_, "journal"); }
 std::string RunLayout::record(int attempt) const {
     return join_path(join_path(root_, "record"), attempt_name(attempt));
 }
+std::string RunLayout::profile(int attempt) const {
+    return join_path(join_path(root_, "profile"), attempt_name(attempt));
+}
 
 std::string attempt_name(int attempt) { return fmt::format("a{:04}", attempt); }
 

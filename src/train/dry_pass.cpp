@@ -107,7 +107,7 @@ DryPass dry_pass(const JobSpec& job, MeshShape shape, MeshPlace place, const Bat
     const auto load = [&slots](int /*micro*/) { return slots.upload(slots.next(), 0); };
     const SimCounters before = device->counters();
 
-    executor.train(runtime, load, loss, nullptr);
+    executor.train(runtime, load, loss);
     state->update(scalars.view(Shape{step_scalars}, DType::F64), UpdateSettings{});
     DryPass result;
     result.step = device->counters();

@@ -34,10 +34,8 @@ void StageExecutor::forget() {
     made_ = {};
 }
 
-void StageExecutor::train(Runtime& runtime, const Load& load, const LossRequest& loss,
-                          ExecutorObserver* observer) {
+void StageExecutor::train(Runtime& runtime, const Load& load, const LossRequest& loss) {
     forget();
-    runtime.observer = observer;
     const bool whole_step = plan_.span == PassSpan::Step;
     if (whole_step) runtime.arena.begin(PassKind::PipelineStep);
     for (std::size_t index = 0; index < plan_.training.size(); ++index) {
@@ -48,13 +46,11 @@ void StageExecutor::train(Runtime& runtime, const Load& load, const LossRequest&
                 if (!whole_step) runtime.arena.begin(pass_kind(action.micro, plan_.micro_batches));
                 forward(runtime, action);
                 hint_next(runtime, plan_.training, index);
-                if (observer != nullptr) observer->forward_issued();
                 break;
             case Kind::Backward:
                 backward(runtime, action, loss);
                 hint_next(runtime, plan_.training, index);
                 if (!whole_step) runtime.arena.end();
-                if (observer != nullptr) observer->backward_issued();
                 break;
             case Kind::Exchange:
                 exchange(runtime, action);
@@ -80,6 +76,7 @@ void StageExecutor::evaluate(Runtime& runtime, const Load& load, const LossReque
         if (!whole_batch) runtime.arena.begin(PassKind::Evaluation);
         const TensorView input = take(runtime, Cargo::Activation, action);
         made_ = parts_.model.evaluate(runtime, micro, action.part, input, loss);
+        runtime.compute.flush();
         hint_next(runtime, plan_.evaluation, index);
         if (!whole_batch) runtime.arena.end();
     }
@@ -91,6 +88,7 @@ void StageExecutor::forward(Runtime& runtime, const PipelineAction& action) {
     const TensorView input = take(runtime, Cargo::Activation, action);
     made_ = parts_.model.forward(runtime, micros_[static_cast<std::size_t>(action.micro)],
                                  {action.part, action.slot}, input);
+    runtime.compute.flush();
 }
 
 void StageExecutor::backward(Runtime& runtime, const PipelineAction& action, const LossRequest& loss) {
@@ -99,6 +97,7 @@ void StageExecutor::backward(Runtime& runtime, const PipelineAction& action, con
     const TensorView d = take(runtime, Cargo::Gradient, action);
     made_ = parts_.model.backward(runtime, micros_[static_cast<std::size_t>(action.micro)],
                                   {action.part, action.slot}, d, loss);
+    runtime.compute.flush();
 }
 
 void StageExecutor::exchange(Runtime& runtime, const PipelineAction& action) {

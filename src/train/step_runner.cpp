@@ -1,6 +1,7 @@
 #include "trainctl/train/step_runner.h"
 
 #include <algorithm>
+#include <array>
 #include <cmath>
 #include <cstring>
 #include <limits>
@@ -12,13 +13,48 @@ namespace trainctl {
 
 namespace {
 
-// Wall time of the compute thread by phase, without what the stream was held up by messages.
-class PhaseTimer final : public ExecutorObserver {
+// Wall time of the compute thread by phase, without what the stream was held up by messages. Everything since
+// the last phase ended counts to the one that ends.
+class PhaseTimer final : public Ranges {
   public:
-    PhaseTimer(Clock& clock, const Stream& compute)
-        : clock_(clock), compute_(compute), mark_s_(clock.monotonic_s()), held_up_s_(compute.held_up_s()) {}
+    PhaseTimer(Clock& clock, const Stream& compute, Ranges* next)
+        : clock_(clock),
+          compute_(compute),
+          next_(next),
+          mark_s_(clock.monotonic_s()),
+          held_up_s_(compute.held_up_s()) {}
 
-    // Closes the span since the last call.
+    void push(const RangeLabel& label) override {
+        invariant(depth_ < open_.size(), "ranges of a step are nested too deeply");
+        open_[depth_++] = label.kind;
+        if (next_ != nullptr) next_->push(label);
+    }
+    void pop() noexcept override {
+        try {
+            if (double* phase = phase_of(open_[--depth_]); phase != nullptr) close(*phase);
+        } catch (const Error&) {
+            // The device has failed, which its next call says; what is lost is a time.
+        }
+        if (next_ != nullptr) next_->pop();
+    }
+
+    PhaseSeconds phases;
+
+  private:
+    double* phase_of(RangeKind kind) {
+        switch (kind) {
+            case RangeKind::Data:
+                return &phases.data;
+            case RangeKind::Forward:
+                return &phases.forward;
+            case RangeKind::Backward:
+                return &phases.backward;
+            case RangeKind::Optimizer:
+                return &phases.optimizer;
+            default:
+                return nullptr;
+        }
+    }
     void close(double& phase) {
         const double now = clock_.monotonic_s();
         const double held_up = compute_.held_up_s();
@@ -27,16 +63,14 @@ class PhaseTimer final : public ExecutorObserver {
         mark_s_ = now;
         held_up_s_ = held_up;
     }
-    void forward_issued() override { close(phases.forward); }
-    void backward_issued() override { close(phases.backward); }
 
-    PhaseSeconds phases;
-
-  private:
     Clock& clock_;
     const Stream& compute_;
+    Ranges* next_;
     double mark_s_;
     double held_up_s_;
+    std::array<RangeKind, 8> open_{};
+    std::size_t depth_ = 0;
 };
 
 }  // namespace
@@ -51,7 +85,10 @@ StepRunner::StepRunner(const StepParts& parts, const JobSpec& job, const BatchLa
     constexpr std::size_t scalar_bytes = step_scalars * sizeof(double);
     scalars_ = parts_.device.allocate(scalar_bytes, Memory::Device, "step scalars");
     scalars_host_ = parts_.device.allocate(scalar_bytes, Memory::Pinned, "step scalars");
+    parts_.compute.show_waits(parts_.ranges);
 }
+
+StepRunner::~StepRunner() { parts_.compute.show_waits(nullptr); }
 
 double StepRunner::target_tokens() const {
     return static_cast<double>(layout_.global_batch * job_.training.sequence_length);
@@ -64,6 +101,7 @@ std::optional<Batch> StepRunner::load(Loader& loader, BatchSlots::Slot& slot, st
 
 bool StepRunner::fetch(Loader& loader, const Progress& progress, const std::function<bool()>& stop) {
     if (fetched_ && fetched_->step == progress.step) return true;
+    const RangeScope range(parts_.ranges, RangeKind::Data);
     const double waited_before = loader.waited_s();
     if (!loader.await_step(stop, progress.step)) return false;
     BatchSlots::Slot& slot = slots_.next();
@@ -90,7 +128,7 @@ StepResult StepRunner::step(Loader& loader, const Progress& progress) {
     invariant(scaler_.start(progress.loss_scale) == progress.loss_scale, "step() without a loss scale");
     const Fetched first = *std::exchange(fetched_, std::nullopt);
     const double began = parts_.clock.monotonic_s();
-    PhaseTimer timer(parts_.clock, parts_.compute);
+    PhaseTimer timer(parts_.clock, parts_.compute, parts_.ranges);
     const TensorView scalars = scalars_.view(Shape{step_scalars}, DType::F64);
     const double scale = progress.loss_scale ? progress.loss_scale->scale : 1.0;
     StepResult result;
@@ -99,10 +137,11 @@ StepResult StepRunner::step(Loader& loader, const Progress& progress) {
 
     const auto load_micro = [&](int micro) {
         BatchSlots::Slot& slot = micro == 0 ? *first.slot : slots_.next();
-        const std::int64_t first_sample =
-            micro == 0 ? first.first_sample
-                       : load(loader, slot, progress.step, micro, [] { return false; })->first_sample;
-        timer.close(timer.phases.data);
+        std::int64_t first_sample = first.first_sample;
+        if (micro > 0) {
+            const RangeScope range(&timer, RangeKind::Data);
+            first_sample = load(loader, slot, progress.step, micro, [] { return false; })->first_sample;
+        }
         return slots_.upload(slot, first_sample);
     };
     LossRequest loss;
@@ -110,8 +149,9 @@ StepResult StepRunner::step(Loader& loader, const Progress& progress) {
     loss.into = Into::Accumulate;  // a stage without the head adds nothing
     loss.gradient_scale = static_cast<float>(scale / target_tokens());
     parts_.ops.elementwise.fill_zero(parts_.compute, loss.sum);
-    Runtime runtime{parts_.ops, parts_.arena, parts_.compute, parts_.state.params(), parts_.state.grads()};
-    parts_.executor.train(runtime, load_micro, loss, &timer);
+    Runtime runtime{parts_.ops,           parts_.arena, parts_.compute, parts_.state.params(),
+                    parts_.state.grads(), &timer};
+    parts_.executor.train(runtime, load_micro, loss);
 
     UpdateSettings update;
     update.lr = result.lr;
@@ -122,16 +162,19 @@ StepResult StepRunner::step(Loader& loader, const Progress& progress) {
     update.max_norm = job_.training.gradient_clip;
     update.inverse_loss_scale = 1.0 / scale;
     update.applied_updates = progress.applied_updates;
-    if (readers_ != nullptr) parts_.compute.wait(*readers_);
-    parts_.state.update(scalars, update);
-    const std::vector<double> values = read_scalars();  // the one host synchronisation of the step
+    std::vector<double> values;
+    {
+        const RangeScope range(&timer, RangeKind::Optimizer);
+        if (readers_ != nullptr) parts_.compute.wait(*readers_);
+        parts_.state.update(scalars, update);
+        values = read_scalars();  // the one host synchronisation of the step
+    }
     result.loss = values[scalar_loss_sum] / target_tokens();
     result.grad_norm = values[scalar_grad_norm];
     result.clip = values[scalar_clip] * scale;  // the device's includes 1 / scale
     result.outcome = scaler_.judge(values[scalar_apply] != 0.0, result.loss, progress.loss_scale);
     result.next_loss_scale = scaler_.after(progress.loss_scale, result.outcome);
 
-    timer.close(timer.phases.optimizer);
     result.phases = timer.phases;
     result.phases.data += first.waited_s;
     result.seconds = parts_.clock.monotonic_s() - began + first.waited_s;
@@ -145,7 +188,8 @@ std::optional<EvaluationResult> StepRunner::evaluate(Loader& loader, std::int64_
     const TensorView scalars = scalars_.view(Shape{step_scalars}, DType::F64);
     parts_.ops.elementwise.fill_zero(parts_.compute, scalars);
     const LossRequest loss{scalars.flat(scalar_loss_sum, 1), Into::Accumulate};
-    Runtime runtime{parts_.ops, parts_.arena, parts_.compute, parts_.state.params(), parts_.state.grads()};
+    Runtime runtime{parts_.ops,           parts_.arena, parts_.compute, parts_.state.params(),
+                    parts_.state.grads(), parts_.ranges};
     std::int64_t tokens = 0;
     for (std::int64_t batch = 0; batch < count; ++batch) {
         if (stop(batch)) return std::nullopt;

@@ -111,6 +111,7 @@ Exit Trainer::run(StopFlag& stop) {
 
 Exit Trainer::train(StopFlag& stop) {
     while (progress_.step < job_.steps) {
+        const RangeScope range(parts_.ranges, RangeKind::Step, progress_.step + 1);
         if (parts_.check) parts_.check();
         // A rank that is asked to stop gives up waiting for data; the others learn of it in agree(), before
         // the step.
@@ -241,6 +242,7 @@ bool Trainer::evaluate_if_due(StopFlag& stop) {
     const std::int64_t interval = job_.training.eval_interval;
     if (parts_.validation_data == nullptr || interval <= 0) return false;
     if (progress_.step % interval != 0 && progress_.step != job_.steps) return false;
+    const RangeScope range(parts_.ranges, RangeKind::Evaluation);
     const double began = parts_.clock.monotonic_s();
     const auto asked = [&](std::int64_t batch) {
         const std::optional<Error> problem = problem_of(
@@ -314,7 +316,13 @@ void Trainer::observe(const UnderWay& save, CheckpointRecord record) {
     parts_.observer.checkpoint(record);
 }
 
+std::optional<SaveSummary> Trainer::finish_save(double patience_s) {
+    const RangeScope range(parts_.ranges, RangeKind::Checkpoint);
+    return parts_.checkpoints->finish(patience_s);
+}
+
 void Trainer::begin_save() {
+    const RangeScope range(parts_.ranges, RangeKind::Checkpoint);
     const double began = parts_.clock.monotonic_s();
     under_way_ = UnderWay{progress_.step, began};
     begun_at_s_ = began;
@@ -329,7 +337,7 @@ void Trainer::settle() {
     const auto stood_still = [&] { return parts_.clock.monotonic_s() - began; };
     UnderWay save = *std::exchange(under_way_, std::nullopt);
     try {
-        const SaveSummary summary = parts_.checkpoints->finish(INFINITY).value();
+        const SaveSummary summary = finish_save(INFINITY).value();
         save.stall_s += stood_still();
         record_save(save, summary);
     } catch (const Error& error) {
@@ -376,7 +384,7 @@ void Trainer::save_now() {
     if (under_way_) {
         const UnderWay save = *std::exchange(under_way_, std::nullopt);
         try {
-            record_save(save, parts_.checkpoints->finish(INFINITY).value());
+            record_save(save, finish_save(INFINITY).value());
         } catch (const Error& error) {
             if (error.code() != Exit::Resource) throw;
             if (parts_.control.rank() == 0)
@@ -388,7 +396,7 @@ void Trainer::save_now() {
         begin_save();
         const UnderWay save = *std::exchange(under_way_, std::nullopt);
         try {
-            record_save(save, parts_.checkpoints->finish(INFINITY).value());
+            record_save(save, finish_save(INFINITY).value());
             return;
         } catch (const Error& error) {
             if (error.code() != Exit::Resource) throw;
@@ -403,7 +411,7 @@ void Trainer::end_in_order() {
     constexpr double patience_s = 60.0;
     const UnderWay save = *std::exchange(under_way_, std::nullopt);
     try {
-        if (const auto summary = parts_.checkpoints->finish(patience_s)) record_save(save, *summary);
+        if (const auto summary = finish_save(patience_s)) record_save(save, *summary);
     } catch (const Error& error) {
         parts_.log.warn(fmt::format("the checkpoint of step {} failed as well: {}", save.step, error.what()));
     }

@@ -17,7 +17,8 @@ Rank::Rank(Device& rank_device, std::unique_ptr<OpsBackend> rank_backend, World&
       compute(rank_device.make_stream("compute", StreamRole::Compute)),
       communication(rank_device.make_stream("communication", StreamRole::Communication)),
       exchange(rank_device.make_stream("pipeline", StreamRole::Communication)),
-      tensor_messages(rank_device.make_stream("tensor", StreamRole::Communication)) {}
+      tensor_messages(rank_device.make_stream("tensor", StreamRole::Communication)),
+      ranges(rank_device.ranges()) {}
 
 MeshShape mesh_shape(const ParallelSpec& parallel, int world_size) {
     MeshShape shape;
@@ -60,7 +61,7 @@ Training::Training(Rank& rank, const JobSpec& job, const SampleStream& train, co
         validation_data_ = std::make_unique<Loader>(*validation, layout, loading, clock);
     runner_ = std::make_unique<StepRunner>(
         StepParts{rank.device, ops, *rank.compute, *rank.communication, *rank.mesh.data, *rank.mesh.pipeline,
-                  *arena_, *executor_, *state_, clock},
+                  *arena_, *executor_, *state_, clock, rank.ranges},
         job, layout, stage.micro_batches_held);
 }
 

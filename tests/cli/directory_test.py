@@ -128,7 +128,7 @@ class RunDirectory(TrainctlTest):
 
     def test_files_of_others(self):
         # What a run would write to, without run.json: of another program, or of a run that lost it.
-        for name in ("metrics.jsonl", "checkpoints/model.bin", "journal/a.log", "record/x"):
+        for name in ("metrics.jsonl", "checkpoints/model.bin", "journal/a.log", "record/x", "profile/x"):
             run_dir = self.directory / name.replace("/", "-")
             (run_dir / name).parent.mkdir(parents=True, exist_ok=True)
             (run_dir / name).write_text("theirs")

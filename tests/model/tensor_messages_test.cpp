@@ -1,6 +1,7 @@
 // How many messages the ranks that share matrices exchange, counted on the sim device.
 #include <memory>
 #include <string>
+#include <vector>
 
 #include "model/tiny_model.h"
 #include "support/catch.h"
@@ -63,14 +64,19 @@ class CountingCommunicator final : public Communicator {
 };
 
 // Counts up to the loss.
-class ForwardMark final : public PassObserver {
+class ForwardMark final : public Ranges {
   public:
     explicit ForwardMark(const CountingCommunicator& counting) : counting_(counting) {}
-    void forward_issued() override { forward = counting_.counts; }
+    void push(const RangeLabel& label) override { open_.push_back(label.kind); }
+    void pop() noexcept override {
+        if (open_.back() == RangeKind::Forward) forward = counting_.counts;
+        open_.pop_back();
+    }
     Counts forward;
 
   private:
     const CountingCommunicator& counting_;
+    std::vector<RangeKind> open_;
 };
 
 struct PassCounts {

@@ -194,7 +194,9 @@ TrainOutcome train(const TrainSetup& setup) {
                              if (setup.at_boundary) setup.at_boundary(world.rank(), stop, boundary);
                              ++boundary;
                          },
-                         {}},
+                         {},
+                         setup.attempt,
+                         rank.ranges},
                         job, start);
         if (setup.steps > 0) {
             while (trainer.progress().step < setup.steps) trainer.step();

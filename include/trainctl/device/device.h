@@ -10,6 +10,7 @@
 #include <string>
 #include <string_view>
 
+#include "trainctl/device/ranges.h"
 #include "trainctl/tensor/tensor_view.h"
 
 namespace trainctl {
@@ -35,10 +36,16 @@ class Stream {
     virtual void wait(const Event& event) = 0;
     // Blocks the host until all work issued so far is done; rethrows its failure.
     virtual void synchronize() = 0;
+    // A stream may gather work before it hands it to the device, at the latest with the next record, wait or
+    // synchronize. This hands it over now: called where a piece of work that comes again and again ends.
+    virtual void flush() {}
     [[nodiscard]] virtual std::string_view name() const = 0;
     // Seconds this stream's work has been held up by wait() so far: exposed communication, on a compute
     // stream. 0 where the device cannot tell.
     [[nodiscard]] virtual double held_up_s() const { return 0.0; }
+    // Every later wait() is told to `ranges` as a communication wait, by streams that can tell; nullptr: no
+    // more.
+    virtual void show_waits(Ranges* /*ranges*/) {}
 };
 
 enum class StreamRole {
@@ -119,6 +126,8 @@ class Device {
     // Between any two places this device can address; both stay valid until the stream has passed it.
     virtual void copy(Stream& stream, std::byte* to, const std::byte* from, std::size_t bytes) = 0;
     [[nodiscard]] virtual MemoryUse memory_use() const = 0;
+    // What shows ranges in the tools of this kind of device; nullptr: there are none.
+    [[nodiscard]] virtual Ranges* ranges() { return nullptr; }
 
   private:
     friend class Buffer;

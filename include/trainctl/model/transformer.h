@@ -34,14 +34,6 @@ struct ModelOptions {
     TensorAxis tensor;  // ranks that share the matrices; by default nobody
 };
 
-// Told where a training pass stands, for timing. Called by the thread that issues the work.
-class PassObserver {
-  public:
-    virtual ~PassObserver() = default;
-    // Everything up to and including the loss has been issued; only gradients remain.
-    virtual void forward_issued() = 0;
-};
-
 // Everything a pass runs on. All references outlive the model.
 struct Runtime {
     Ops ops;
@@ -49,7 +41,7 @@ struct Runtime {
     Stream& compute;
     ParamSource& params;
     GradSink& grads;
-    PassObserver* observer = nullptr;  // optional
+    Ranges* ranges = nullptr;  // optional
 };
 
 // What one rank computes of a model: of a pipeline its stage's parts, in the order in which a forward passes
@@ -73,8 +65,10 @@ struct LossRequest {
     float gradient_scale = 1.0F;
 };
 
-// Thread rule: the rank's compute thread. Holds no weights and no activations of its own: activations live in
-// the arena, tables (RoPE) in one Buffer made at construction. Several models may live in one process.
+// Tells runtime.ranges phases (the head, with its loss, counts as forward) and, within them, units; flushes
+// the compute stream in front of each unit. Thread rule: the rank's compute thread. Holds no weights and no
+// activations of its own: activations live in the arena, tables (RoPE) in one Buffer made at construction.
+// Several models may live in one process.
 //
 // Between parts travels one tensor [M,C] of the compute dtype in the arena: forward, the sum that the next
 // part's first norm normalises; backward, the gradient of that sum. A part takes over the tensor it is given;
@@ -88,8 +82,7 @@ class Transformer {
     // The head, which is one step with its own backward, is left to backward().
     virtual TensorView forward(Runtime& runtime, const MicroBatch& micro, Flight flight,
                                TensorView input) = 0;
-    // The micro-batch given to forward() with the same flight. `loss` is used by the part with the head,
-    // which tells runtime.observer behind it.
+    // The micro-batch given to forward() with the same flight. `loss` is used by the part with the head.
     virtual TensorView backward(Runtime& runtime, const MicroBatch& micro, Flight flight, TensorView d,
                                 const LossRequest& loss) = 0;
     // Forward and, in the part with the head, loss; no dropout, nothing in flight.

@@ -4,8 +4,9 @@
 //             attempts/a0007           O_EXCL claim of attempt 7: the one atomic step between two starts
 //             LEASE                    who runs now (rank 0), renewed every 10 s
 //             journal/a0007.log        what attempt 7 did to the checkpoints
-//             record/a0007/            what is needed to repeat it: spec, argv, versions, hosts, data
-//             fingerprint checkpoints/s000001000-a0007-9f3c2a1b/
+//             record/a0007/            what is needed to repeat it: spec, argv, versions, hosts, data print
+//             profile/a0007/           traces of some of its steps, one file per rank
+//             checkpoints/s000001000-a0007-9f3c2a1b/
 #pragma once
 
 #include <cstdint>
@@ -29,6 +30,7 @@ class RunLayout {
     [[nodiscard]] std::string lease() const;
     [[nodiscard]] std::string journal() const;
     [[nodiscard]] std::string record(int attempt) const;
+    [[nodiscard]] std::string profile(int attempt) const;
     [[nodiscard]] const std::string& checkpoints() const { return checkpoints_; }
 
   private:

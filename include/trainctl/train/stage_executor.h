@@ -27,12 +27,6 @@ struct ExecutorParts {
     Stream& exchange;        // carries their messages and nothing else
 };
 
-// Told what has been issued, for timing.
-class ExecutorObserver : public PassObserver {
-  public:
-    virtual void backward_issued() = 0;
-};
-
 // Thread rule: the rank's compute thread; collective over the pipeline.
 class StageExecutor {
   public:
@@ -44,7 +38,7 @@ class StageExecutor {
     using Load = std::function<MicroBatch(int micro)>;
 
     // Forward and backward of all micro-batches of a step, up to the gradients. Adds the losses to loss.sum.
-    void train(Runtime& runtime, const Load& load, const LossRequest& loss, ExecutorObserver* observer);
+    void train(Runtime& runtime, const Load& load, const LossRequest& loss);
     // Forward and loss of all micro-batches of a global batch, without dropout. Adds the losses to loss.sum.
     void evaluate(Runtime& runtime, const Load& load, const LossRequest& loss);
 

@@ -33,6 +33,7 @@ struct StepParts {
     StageExecutor& executor;
     ZeroState& state;
     Clock& clock;
+    Ranges* ranges = nullptr;  // optional
 };
 
 struct StepResult {
@@ -56,6 +57,9 @@ class StepRunner {
   public:
     // `held`: micro-batches that the executor uses at once.
     StepRunner(const StepParts& parts, const JobSpec& job, const BatchLayout& layout, int held);
+    ~StepRunner();
+    StepRunner(const StepRunner&) = delete;
+    StepRunner& operator=(const StepRunner&) = delete;
 
     // Waits for the data of step progress.step. false: `stop` said so first (the wait asks it often). Throws
     // what cannot be read. Only this rank's affair: call it before the ranks agree to take the step, since a

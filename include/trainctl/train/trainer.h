@@ -70,6 +70,7 @@ struct TrainerParts {
     // Fills what the trainer cannot know: rates' peaks, memory.
     std::function<void(StepRecord&)> annotate;
     std::int64_t attempt = 0;  // of the run, from 1: goes into every record
+    Ranges* ranges = nullptr;  // optional
 };
 
 // Thread rule: the rank's compute thread; collective.
@@ -110,6 +111,7 @@ class Trainer {
     void save_behind();
     void save_now();
     void begin_save();
+    std::optional<SaveSummary> finish_save(double patience_s);
     void settle();
     void end_in_order();
     void observe(const UnderWay& save, CheckpointRecord record);

@@ -32,6 +32,7 @@ class Rank {
     std::unique_ptr<Stream> communication;    // gradients and weights
     std::unique_ptr<Stream> exchange;         // activations and gradients between pipeline stages
     std::unique_ptr<Stream> tensor_messages;  // between ranks that share matrices
+    Ranges* ranges;  // told what a training on it does; at first the device's tools, nullptr: nobody
 };
 
 // The mesh of a job over `world_size` ranks; Exit::Usage with the arithmetic if it does not fit.
