@@ -9,6 +9,7 @@
 #include <map>
 
 #include "cuda/check.h"
+#include "cuda/nvtx_ranges.h"
 #include "cuda/stream.h"
 #include "trainctl/base/text.h"
 #include "trainctl/device/cuda_device.h"
@@ -116,10 +117,14 @@ class CudaStream final : public Stream {
     void record(Event& event) override {
         check(cudaEventRecord(raw_event(event), stream_), "cudaEventRecord");
     }
-    void wait(const Event& event) override { hold_ups_.wait(raw_event(event)); }
+    void wait(const Event& event) override {
+        const RangeScope range(shown_, RangeKind::CommunicationWait);
+        hold_ups_.wait(raw_event(event));
+    }
     void synchronize() override { check(cudaStreamSynchronize(stream_), "cudaStreamSynchronize"); }
     [[nodiscard]] std::string_view name() const override { return name_; }
     [[nodiscard]] double held_up_s() const override { return hold_ups_.seconds(); }
+    void show_waits(Ranges* ranges) override { shown_ = ranges; }
     [[nodiscard]] cudaStream_t raw() const { return stream_; }
 
   private:
@@ -138,6 +143,7 @@ class CudaStream final : public Stream {
     std::string name_;
     cudaStream_t stream_;
     mutable HoldUps hold_ups_;
+    Ranges* shown_ = nullptr;
 };
 
 class CudaDevice final : public Device {
@@ -185,6 +191,7 @@ class CudaDevice final : public Device {
     }
 
     [[nodiscard]] MemoryUse memory_use() const override { return use_; }
+    [[nodiscard]] Ranges* ranges() override { return &ranges_; }
 
   private:
     std::string refusal(std::size_t bytes, Memory memory, std::string_view what) const {
@@ -215,6 +222,7 @@ class CudaDevice final : public Device {
 
     CudaDeviceEntry entry_;
     MemoryUse use_;
+    NvtxRanges ranges_;
     std::unique_ptr<Stream> copies_;
 };
 

@@ -52,9 +52,11 @@ void add_train_command(CLI::App& app, Invocation& invocation) {
         ->capture_default_str();
     command->add_option("--allow-change", options->train.allowed_changes,
                         "key that may differ from the checkpoint's job (schedule and length); repeatable");
-    command->add_option("--profile", options->profile,
-                        "steps=A:B: every rank writes what steps A to B (from 1) spent their time on to "
-                        "RUN/profile/aNNNN/rank-R.trace.json (Chrome trace, for ui.perfetto.dev)");
+    command->add_option(
+        "--profile", options->profile,
+        "steps=A:B: every rank writes what steps A to B (from 1) spent their time on to "
+        "RUN/profile/aNNNN/rank-R.trace.json (Chrome trace, for ui.perfetto.dev); on a GPU also "
+        "tells nsys --capture-range=cudaProfilerApi");
     add_json_flag(*command, invocation);
     command->callback([&invocation, options] {
         invocation.action = [&invocation, options] {

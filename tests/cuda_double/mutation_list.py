@@ -511,6 +511,12 @@ HOST_MUTATIONS = [
         NCCL,
     ),
     Mutation(
+        "a range left open", "cuda/nvtx_ranges.cpp",
+        "{ nvtxRangePop(); }",
+        "{}",
+        ("NVTX shows the phases and units of every step, and a profile switches the profiler",),
+    ),
+    Mutation(
         "operands of a product in the other order", "cuda/blas.cpp",
         "t.right, first_.raw(), t.left, second_.raw()",
         "t.left, first_.raw(), t.right, second_.raw()",
