@@ -9,6 +9,7 @@
 #include <map>
 
 #include "cuda/check.h"
+#include "cuda/graphs/section_graphs.h"
 #include "cuda/nvtx_ranges.h"
 #include "cuda/stream.h"
 #include "trainctl/base/text.h"
@@ -108,24 +109,39 @@ class HoldUps {
 
 class CudaStream final : public Stream {
   public:
-    CudaStream(std::string_view name, StreamRole role)
-        : name_(name), stream_(open(role)), hold_ups_(stream_) {}
-    ~CudaStream() override { static_cast<void>(cudaStreamDestroy(stream_)); }
+    CudaStream(std::string_view name, StreamRole role, CudaGraphs graphs)
+        : name_(name), stream_(open(role)), hold_ups_(stream_) {
+        if (graphs == CudaGraphs::On && role == StreamRole::Compute)
+            gathered_ = std::make_shared<SectionGraphs>(stream_);
+    }
+    ~CudaStream() override {
+        gathered_.reset();  // its graphs may still run on the stream
+        static_cast<void>(cudaStreamDestroy(stream_));
+    }
     CudaStream(const CudaStream&) = delete;
     CudaStream& operator=(const CudaStream&) = delete;
 
     void record(Event& event) override {
+        flush();
         check(cudaEventRecord(raw_event(event), stream_), "cudaEventRecord");
     }
     void wait(const Event& event) override {
+        flush();
         const RangeScope range(shown_, RangeKind::CommunicationWait);
         hold_ups_.wait(raw_event(event));
     }
-    void synchronize() override { check(cudaStreamSynchronize(stream_), "cudaStreamSynchronize"); }
+    void synchronize() override {
+        flush();
+        check(cudaStreamSynchronize(stream_), "cudaStreamSynchronize");
+    }
+    void flush() override {
+        if (gathered_) gathered_->flush();
+    }
     [[nodiscard]] std::string_view name() const override { return name_; }
     [[nodiscard]] double held_up_s() const override { return hold_ups_.seconds(); }
     void show_waits(Ranges* ranges) override { shown_ = ranges; }
     [[nodiscard]] cudaStream_t raw() const { return stream_; }
+    [[nodiscard]] const std::shared_ptr<SectionGraphs>& gathered() const { return gathered_; }
 
   private:
     // Communication goes first wherever both could start: what waits for it is on the critical path.
@@ -143,13 +159,14 @@ class CudaStream final : public Stream {
     std::string name_;
     cudaStream_t stream_;
     mutable HoldUps hold_ups_;
+    std::shared_ptr<SectionGraphs> gathered_;
     Ranges* shown_ = nullptr;
 };
 
-class CudaDevice final : public Device {
+class Gpu final : public CudaDevice {
   public:
-    explicit CudaDevice(CudaDeviceEntry entry) : entry_(std::move(entry)) {
-        copies_ = make_stream("fill", StreamRole::Compute);
+    Gpu(CudaDeviceEntry entry, CudaGraphs graphs) : entry_(std::move(entry)), graphs_(graphs) {
+        copies_ = std::make_unique<CudaStream>("fill", StreamRole::Compute, CudaGraphs::Off);
     }
 
     [[nodiscard]] DeviceInfo info() const override {
@@ -181,7 +198,9 @@ class CudaDevice final : public Device {
     }
 
     std::unique_ptr<Stream> make_stream(std::string_view name, StreamRole role) override {
-        return std::make_unique<CudaStream>(name, role);
+        auto stream = std::make_unique<CudaStream>(name, role, graphs_);
+        if (stream->gathered()) gathered_.push_back(stream->gathered());
+        return stream;
     }
     std::unique_ptr<Event> make_event() override { return std::make_unique<CudaEvent>(); }
 
@@ -191,7 +210,21 @@ class CudaDevice final : public Device {
     }
 
     [[nodiscard]] MemoryUse memory_use() const override { return use_; }
+
     [[nodiscard]] Ranges* ranges() override { return &ranges_; }
+
+    [[nodiscard]] CudaGraphs graphs() const override { return graphs_; }
+    [[nodiscard]] CudaGraphUse graph_use() const override {
+        CudaGraphUse sum;
+        for (const auto& weak : gathered_) {
+            const std::shared_ptr<SectionGraphs> sections = weak.lock();
+            if (!sections) continue;
+            sum.replayed += sections->use().replayed;
+            sum.issued += sections->use().issued;
+            sum.captured += sections->use().captured;
+        }
+        return sum;
+    }
 
   private:
     std::string refusal(std::size_t bytes, Memory memory, std::string_view what) const {
@@ -215,24 +248,47 @@ class CudaDevice final : public Device {
 
     void deallocate(std::byte* data, std::size_t bytes, Memory memory) noexcept override {
         if (data == nullptr) return;
+        flush_streams();
         // Both wait for work that may use the memory; a failure of that work shows at the next call.
         static_cast<void>(memory == Memory::Device ? cudaFree(data) : cudaFreeHost(data));
         (memory == Memory::Device ? use_.device_bytes : use_.pinned_bytes) -= bytes;
     }
 
+    // Calls that were asked for before memory goes away may use it.
+    void flush_streams() noexcept {
+        for (const auto& weak : gathered_) {
+            const std::shared_ptr<SectionGraphs> sections = weak.lock();
+            if (sections) sections->flush_and_tell_later();
+        }
+    }
+
     CudaDeviceEntry entry_;
+    CudaGraphs graphs_;
     MemoryUse use_;
     NvtxRanges ranges_;
-    std::unique_ptr<Stream> copies_;
+    std::unique_ptr<CudaStream> copies_;
+    std::vector<std::weak_ptr<SectionGraphs>> gathered_;  // of the streams that gather
 };
 
 }  // namespace
 
-cudaStream_t handle(Stream& stream) {
+namespace {
+
+CudaStream& own(Stream& stream) {
     auto* mine = dynamic_cast<CudaStream*>(&stream);
     invariant(mine != nullptr, "a stream of another kind of device was given to the cuda backend");
-    return mine->raw();
+    return *mine;
 }
+
+}  // namespace
+
+cudaStream_t handle(Stream& stream) {
+    CudaStream& mine = own(stream);
+    mine.flush();
+    return mine.raw();
+}
+
+SectionGraphs* gathered_by(Stream& stream) { return own(stream).gathered().get(); }
 
 }  // namespace trainctl::cuda
 
@@ -279,7 +335,7 @@ std::string cuda_version() {
                        nccl % 10000 / 100, nccl % 100);
 }
 
-std::unique_ptr<Device> make_cuda_device(int ordinal) {
+std::unique_ptr<CudaDevice> make_cuda_device(int ordinal, CudaGraphs graphs) {
     std::string why;
     const std::vector<CudaDeviceEntry> entries = list_cuda_devices(&why);
     if (ordinal < 0 || ordinal >= static_cast<int>(entries.size())) {
@@ -298,7 +354,7 @@ std::unique_ptr<Device> make_cuda_device(int ordinal) {
                          entry.compute_capability / 10, entry.compute_capability % 10));
     }
     cuda::check(cudaSetDevice(ordinal), "cudaSetDevice");
-    return std::make_unique<cuda::CudaDevice>(entry);
+    return std::make_unique<cuda::Gpu>(entry, graphs);
 }
 
 }  // namespace trainctl

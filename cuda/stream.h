@@ -7,7 +7,12 @@
 
 namespace trainctl::cuda {
 
-// The stream's handle; Exit::Internal if it belongs to another kind of device.
+// The stream's handle, for work behind everything that was asked of the stream so far: calls that were
+// gathered are issued first. Use it at once. Exit::Internal if the stream belongs to another kind of device.
 cudaStream_t handle(Stream& stream);
+
+class SectionGraphs;
+// What gathers the calls on this stream; nullptr if they are issued at once.
+SectionGraphs* gathered_by(Stream& stream);
 
 }  // namespace trainctl::cuda

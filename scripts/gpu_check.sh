@@ -279,20 +279,20 @@ data_sheet_peak() {
     esac
 }
 
-# step_stage PRESET MICRO_BATCH SEQUENCE
+# step_stage PRESET MICRO_BATCH SEQUENCE [OPTION]
 step_stage() {
-    local preset=$1 status=0 peak memory=null result tokens mfu=null mfu_text='unknown (no data sheet)' line
-    ours trainctl bench step --device cuda --preset "$preset" --micro-batch "$2" --sequence "$3" --rounds 3 --steps 4 --json
+    local preset=$1 name="step $1${4:+ $4}" status=0 peak memory=null result tokens mfu=null mfu_text='unknown (no data sheet)' line
+    ours trainctl bench step --device cuda --preset "$preset" --micro-batch "$2" --sequence "$3" ${4:+"$4"} --rounds 3 --steps 4 --json
     rm -f "$log.memory"
     limited 25 "${command_line[@]}" &
     local job=$!
     if command -v nvidia-smi >/dev/null; then watch_memory "$job"; fi
     wait "$job" || status=$?
     if [ "$status" -eq 5 ]; then
-        report "step $preset" skipped "does not fit: $(last_words)"
+        report "$name" skipped "does not fit: $(last_words)"
         return
     fi
-    [ "$status" -eq 0 ] || { ended "step $preset" "$status" 25; return; }
+    [ "$status" -eq 0 ] || { ended "$name" "$status" 25; return; }
     [ ! -s "$log.memory" ] || memory=$(cat "$log.memory")
     result=$(tail -n 1 "$log")
     tokens=$(field tokens_per_s "$result")
@@ -304,7 +304,7 @@ step_stage() {
     line=$(printf '%10.0f tokens/s, MFU %s, %.1f %% of the rate of its products, %s MiB' "$tokens" \
         "$mfu_text" \
         "$(awk "BEGIN { print 100 * $(field gemm_share "$result") }")" "$memory")
-    report "step $preset" passed "$line" "{\"preset\":\"$preset\",\"micro_batch\":$2,\"sequence\":$3,\"mfu\":$mfu,\"memory_mib\":$memory,\"bench\":$result}"
+    report "$name" passed "$line" "{\"preset\":\"$preset\",\"micro_batch\":$2,\"sequence\":$3,\"mfu\":$mfu,\"memory_mib\":$memory,\"bench\":$result}"
 }
 
 # The same shapes by PyTorch.
@@ -334,6 +334,7 @@ all_stages() {
     if [ -n "$no_device" ]; then
         for stage in tests fragments memcheck racecheck smoke ops; do report "$stage" skipped "$no_device"; done
         for shape in "${shapes[@]}"; do report "step ${shape%% *}" skipped "$no_device"; done
+        report "step gpt2-124m --cuda-graphs" skipped "$no_device"
         report torch skipped "$no_device"
         return
     fi
@@ -347,6 +348,7 @@ all_stages() {
         # shellcheck disable=SC2086  # three words
         step_stage $shape
     done
+    step_stage gpt2-124m 16 1024 --cuda-graphs
     reference_stage
 }
 

@@ -1,4 +1,5 @@
 // The families of the cuda backend, together.
+#include "cuda/graphs/gathering_ops.h"
 #include "cuda/ops/attention.h"
 #include "cuda/ops/elementwise.h"
 #include "cuda/ops/embedding.h"
@@ -6,6 +7,7 @@
 #include "cuda/ops/matmul.h"
 #include "cuda/ops/norm.h"
 #include "cuda/ops/optimizer.h"
+#include "trainctl/device/cuda_device.h"
 #include "trainctl/ops/backends.h"
 
 namespace trainctl {
@@ -30,8 +32,11 @@ class CudaOps final : public OpsBackend {
 }  // namespace
 
 std::unique_ptr<OpsBackend> make_cuda_ops(Device& device) {
-    invariant(device.info().kind == "cuda", "cuda ops need a cuda device");
-    return std::make_unique<CudaOps>();
+    const auto* cuda_device = dynamic_cast<const CudaDevice*>(&device);
+    invariant(cuda_device != nullptr, "cuda ops need a cuda device");
+    auto ops = std::make_unique<CudaOps>();
+    if (cuda_device->graphs() == CudaGraphs::Off) return ops;
+    return cuda::make_gathering_ops(std::move(ops));
 }
 
 }  // namespace trainctl

@@ -21,6 +21,13 @@ double sum_of_ranks(World& world, double of_this_rank) {
     return static_cast<double>(value);
 }
 
+// nullopt: the device has no graphs, or they are off.
+std::optional<CudaGraphUse> graph_use(const Device& device) {
+    const auto* cuda = dynamic_cast<const CudaDevice*>(&device);
+    if (cuda == nullptr || cuda->graphs() == CudaGraphs::Off) return std::nullopt;
+    return cuda->graph_use();
+}
+
 // Random tokens, the same batch in every step, so that the loss must fall quickly if the step really trains.
 class RepeatedBatch final : public SampleStream {
   public:
@@ -78,7 +85,12 @@ StepBenchResult bench_step(Rank& rank, const JobSpec& job, Clock& clock, const S
     for (int round = 0; round < options.rounds; ++round) {
         rank.world.control().barrier();
         for (int step = 0; step < options.steps_per_round; ++step) {
+            const auto before = graph_use(rank.device);
             steps.push_back(take_step());
+            if (const auto after = graph_use(rank.device); after && before) {
+                result.graphs = CudaGraphUse{after->replayed - before->replayed,
+                                             after->issued - before->issued, after->captured};
+            }
             step_times.push_back(steps.back().seconds);
         }
         rank.world.control().barrier();
@@ -136,6 +148,11 @@ std::string describe(const StepBenchResult& result) {
         format_seconds(phases.data), format_seconds(phases.forward), format_seconds(phases.backward),
         format_seconds(phases.communication), 100.0 * result.communication_share,
         format_seconds(phases.optimizer), result.loss_first, result.loss_last);
+    if (result.graphs) {
+        text += fmt::format("cuda graphs     {} of a step replayed, {} issued call by call\n",
+                            counted(static_cast<std::int64_t>(result.graphs->replayed), "section"),
+                            result.graphs->issued);
+    }
     text += "one more step, waiting for each op:\n";
     for (const OpTotal& total : result.ops) {
         text += fmt::format("  {:<24} {:>5} calls {:>10}", total.name, total.calls,
@@ -153,16 +170,20 @@ std::string to_json(const StepBenchResult& result) {
                            json_quote(total.name), total.calls, json_number(total.seconds),
                            json_number(total.flops));
     }
+    const std::string graphs = result.graphs
+                                   ? fmt::format(R"({{"sections_replayed":{},"sections_issued":{}}})",
+                                                 result.graphs->replayed, result.graphs->issued)
+                                   : "null";
     return fmt::format(
         R"({{"type":"bench_step","v":1,"ranks":{},"threads":{},"step_s":{},"tokens_per_s":{},"model_flops_per_s":{},)"
         R"("gemm_s":{},"gemm_flops":{},"gemm_flops_per_s":{},"gemm_share":{},"loss_first":{},"loss_last":{},"data_s":{},"forward_s":{},)"
-        R"("backward_s":{},"communication_s":{},"communication_share":{},"optimizer_s":{},"ops":[{}]}})",
+        R"("backward_s":{},"communication_s":{},"communication_share":{},"optimizer_s":{},"cuda_graphs":{},"ops":[{}]}})",
         result.ranks, result.threads, json_number(result.step_s), json_number(result.tokens_per_s),
         json_number(result.model_flops_per_s), json_number(result.gemm_s), json_number(result.gemm_flops),
         json_number(result.gemm_flops_per_s), json_number(result.gemm_share), json_number(result.loss_first),
         json_number(result.loss_last), json_number(result.phases.data), json_number(result.phases.forward),
         json_number(result.phases.backward), json_number(result.phases.communication),
-        json_number(result.communication_share), json_number(result.phases.optimizer), ops);
+        json_number(result.communication_share), json_number(result.phases.optimizer), graphs, ops);
 }
 
 }  // namespace trainctl

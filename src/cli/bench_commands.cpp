@@ -32,6 +32,7 @@ struct StepOptions {
     std::string overlap = "on";
     std::int64_t threads = 0;
     std::string device = "auto";
+    bool cuda_graphs = false;
     StepBenchOptions bench;
 };
 
@@ -55,7 +56,8 @@ std::vector<Setting> settings_of(const StepOptions& options, const std::string& 
             {"--pipeline", "parallel.pipeline_parallel_size", std::to_string(options.pipeline)},
             {"--overlap", "communication.overlap_comm", options.overlap == "on" ? "true" : "false"},
             {"--threads", "device.threads", options.threads == 0 ? "auto" : std::to_string(options.threads)},
-            {"--device", "device.kind", options.device}};
+            {"--device", "device.kind", options.device},
+            {"--cuda-graphs", "device.cuda_graphs", options.cuda_graphs ? "true" : "false"}};
 }
 
 // Puts a problem in the words of the command line: the user gave options, not keys.
@@ -112,6 +114,7 @@ void add_step(CLI::App& bench, Invocation& invocation) {
     command->add_option("--threads", options->threads, "per rank; 0: the rank's share of the cores")
         ->check(at_least(0));
     add_device_option(*command, options->device);
+    command->add_flag("--cuda-graphs", options->cuda_graphs, "replay what repeats (device.cuda_graphs)");
     command->add_option("--rounds", options->bench.rounds, "medians are over these")
         ->capture_default_str()
         ->check(repetitions());

@@ -13,7 +13,14 @@ namespace {
 
 constexpr const char* use_cpu = "or set device.kind = \"cpu\"";
 
-DeviceChoice cpu_choice(const std::string& backend, const std::string& text) {
+DeviceChoice cpu_choice(const DeviceSpec& device, const std::string& backend, const std::string& text) {
+    if (device.cuda_graphs) {
+        fail(
+            Exit::Usage,
+            fmt::format("device.cuda_graphs = true needs a GPU, but the ranks compute on the cpu ({}); leave "
+                        "it out, or start where every rank finds a GPU",
+                        text.empty() ? "device.kind = \"cpu\"" : text));
+    }
     if (backend == "nccl") {
         fail(Exit::Usage,
              fmt::format("communication.backend = \"nccl\" moves tensors between GPUs, but the ranks compute "
@@ -50,15 +57,17 @@ std::string kind_of(const DeviceChoice& choice) {
 }  // namespace
 
 DeviceChoice choose_device(const DeviceSpec& device, const std::string& backend, const HostDevices& host) {
-    if (device.kind == DeviceKind::Cpu) return cpu_choice(backend, {});
+    if (device.kind == DeviceKind::Cpu) return cpu_choice(device, backend, {});
     const auto count = static_cast<int>(host.devices.size());
     const bool enough = count >= host.local_size;
     if (device.kind == DeviceKind::Auto) {
         if (count == 0)
-            return cpu_choice(backend, fmt::format("device.kind auto takes the cpu: {}", host.why_none));
+            return cpu_choice(device, backend,
+                              fmt::format("device.kind auto takes the cpu: {}", host.why_none));
         if (!enough) {
-            return cpu_choice(backend, fmt::format("device.kind auto takes the cpu: {} for {} on this host",
-                                                   counted(count, "GPU"), counted(host.local_size, "rank")));
+            return cpu_choice(device, backend,
+                              fmt::format("device.kind auto takes the cpu: {} for {} on this host",
+                                          counted(count, "GPU"), counted(host.local_size, "rank")));
         }
         return cuda_choice(backend, host, false);
     }
@@ -110,7 +119,8 @@ RankOnDevice make_rank(RankContext& context, const DeviceSpec& device, const Com
         made.rank = std::make_unique<Rank>(context.device, world, shape);
         return made;
     }
-    made.accelerator = make_cuda_device(choice.ordinal);
+    const CudaGraphs graphs = device.cuda_graphs ? CudaGraphs::On : CudaGraphs::Off;
+    made.accelerator = make_cuda_device(choice.ordinal, graphs);
     CudaMeshOptions options;
     options.transport = choice.nccl ? CudaTransport::Nccl : CudaTransport::Host;
     options.timeout_s = communication.timeout_s;

@@ -28,12 +28,13 @@ struct HostDevices {
 };
 
 // cuda never falls back: Exit::Resource if the host has no GPU for the rank, Exit::Usage for what
-// contradicts. auto takes cuda if every rank of the host gets a GPU of its own, else the cpu.
+// contradicts (NCCL or CUDA graphs on the cpu). auto takes cuda if every rank of the host gets a GPU of its
+// own, else the cpu.
 DeviceChoice choose_device(const DeviceSpec& device, const std::string& backend, const HostDevices& host);
 
 // A rank on the device of its choice. Destroyed from below: the rank before the device.
 struct RankOnDevice {
-    std::unique_ptr<Device> accelerator;  // nullptr: the host's processor
+    std::unique_ptr<CudaDevice> accelerator;  // nullptr: the host's processor
     std::unique_ptr<Rank> rank;
 };
 

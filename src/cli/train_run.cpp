@@ -8,6 +8,7 @@
 #include <sstream>
 
 #include "cli/checkpoint_space.h"
+#include "cli/graph_report.h"
 #include "cli/profile_option.h"
 #include "cli/rank_device.h"
 #include "cli/run_start.h"
@@ -289,6 +290,7 @@ Exit train_run(RankContext& context, const JobSpec& job, const TrainOptions& opt
     if (resumed.report.outcome == LoadOutcome::StartFresh) training->state().initialise(job.seed);
     if (first_rank && options.profile)
         warn_passed_steps(context.log, *options.profile, resumed.progress.step);
+    GraphReport graphs(first_rank ? made.accelerator.get() : nullptr, context.log);
     const std::unique_ptr<StepObserver> observer =
         first_rank ? make_train_observer(files, join_path(layout.root(), "metrics.jsonl"), job, context.log)
                    : make_silent_observer();
@@ -312,6 +314,7 @@ Exit train_run(RankContext& context, const JobSpec& job, const TrainOptions& opt
              record.peak_flops_per_s = peak_of_all.flops_per_s();
              record.device_bytes = rank.device.memory_use().device_bytes;
              record.host_bytes = resident_bytes(files);
+             graphs.step_closed(record.step - resumed.progress.step);
              if (record.step == resumed.progress.step + 1) {
                  const std::string verdict = memory_verdict(link, *training, record.device_bytes);
                  if (first_rank) context.log.info(verdict);
@@ -320,6 +323,7 @@ Exit train_run(RankContext& context, const JobSpec& job, const TrainOptions& opt
          run.attempt, rank.ranges},
         job, resumed.progress);
     const Exit exit = trainer.run(context.stop);
+    graphs.finish();
     if (first_rank) {
         const Progress& now = trainer.progress();
         context.log.info(exit == Exit::Ok ? fmt::format("finished at step {}, {} updates applied", now.step,

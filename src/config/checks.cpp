@@ -243,4 +243,20 @@ void check_launch(const JobSpec& job, std::vector<Finding>& findings) {
                 "for example launch.port_range = \"20000-20100\""));
 }
 
+void check_device(const JobSpec& job, std::vector<Finding>& findings) {
+    if (!job.device.cuda_graphs) return;
+    if (job.device.kind == DeviceKind::Cpu)
+        findings.push_back(finding("contradiction", {"device.cuda_graphs", "device.kind"},
+                                   "device.cuda_graphs = true with device.kind = \"cpu\": only a GPU replays "
+                                   "graphs",
+                                   "leave device.cuda_graphs out, or set device.kind = \"cuda\""));
+    if (job.model.dropout > 0)
+        findings.push_back(finding(
+            "contradiction", {"device.cuda_graphs", "model.dropout"},
+            fmt::format("device.cuda_graphs = true with model.dropout = {}: every micro-batch draws other "
+                        "masks, so that no work of a block would ever repeat",
+                        job.model.dropout),
+            "leave device.cuda_graphs out, or set model.dropout = 0"));
+}
+
 }  // namespace trainctl

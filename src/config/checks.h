@@ -38,6 +38,7 @@ void check_data_keys(const JobSpec& job, const CheckContext& context, std::vecto
 void check_buckets(const JobSpec& job, std::vector<Finding>& findings);
 void check_memory(const JobSpec& job, const CheckContext& context, std::vector<Finding>& findings);
 void check_launch(const JobSpec& job, std::vector<Finding>& findings);
+void check_device(const JobSpec& job, std::vector<Finding>& findings);
 
 // `hint` says what to do next; empty only where `what` does already.
 Finding finding(std::string code, std::vector<std::string> involved, std::string what, std::string hint);

@@ -189,8 +189,11 @@ void add_device(std::vector<Key>& keys) {
         bound_key("device.share_gpus", Kind::Boolean,
                   {.help = "Lets ranks of a host share GPUs if there are fewer of them. Slow; for tests."},
                   &JobSpec::device, &DeviceSpec::share_gpus));
-    keys.push_back(planned_key("device.cuda_graphs", Kind::Boolean, false,
-                               {.help = "Replays a step as one CUDA graph."}));
+    keys.push_back(
+        bound_key("device.cuda_graphs", Kind::Boolean,
+                  {.help = "Replays the work of each block, once it repeats, as one CUDA graph: less "
+                           "host time per step, the same bits. Needs cuda and model.dropout 0."},
+                  &JobSpec::device, &DeviceSpec::cuda_graphs));
 }
 
 }  // namespace

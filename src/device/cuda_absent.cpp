@@ -11,7 +11,7 @@ std::vector<CudaDeviceEntry> list_cuda_devices(std::string* why) {
 
 std::string cuda_version() { return "not in this build"; }
 
-std::unique_ptr<Device> make_cuda_device(int /*ordinal*/) {
+std::unique_ptr<CudaDevice> make_cuda_device(int /*ordinal*/, CudaGraphs /*graphs*/) {
     fail(Exit::Usage,
          "expected a build with CUDA for device.kind = \"cuda\", but this binary was built without it; "
          "install the CUDA toolkit and configure again, or set device.kind = \"cpu\"");

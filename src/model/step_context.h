@@ -57,16 +57,18 @@ struct StepContext {
         release(view);
         view = {};
     }
-    // Probability 0 outside training.
+    // Nothing outside training and without dropout: then the calls of a block are the same for every
+    // micro-batch, which is what CUDA graphs live on.
     [[nodiscard]] Dropout dropout_at(UnitId unit, DropoutPlace place) const {
-        return {training() ? dropout.probability : 0.0F, dropout.key,
+        if (!training() || dropout.probability == 0.0F) return {};
+        return {dropout.probability, dropout.key,
                 static_cast<std::uint32_t>(unit) * 8U + static_cast<std::uint32_t>(place), micro.first_sample,
                 0};
     }
     // Of a matrix of residual rows.
     [[nodiscard]] Dropout residual_dropout_at(UnitId unit, DropoutPlace place) const {
         Dropout site = dropout_at(unit, place);
-        site.first_row = tensor.first_residual_row(rows());
+        if (site.probability > 0.0F) site.first_row = tensor.first_residual_row(rows());
         return site;
     }
 };

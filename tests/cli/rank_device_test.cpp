@@ -78,4 +78,14 @@ TEST_CASE("communication.backend is honoured or refused", "[cli]") {
     CHECK_FALSE(choose_device(wants(DeviceKind::Cpu), "auto", host(2, 2)).cuda);
 }
 
+TEST_CASE("CUDA graphs are honoured or refused", "[cli]") {
+    DeviceSpec device = wants(DeviceKind::Auto);
+    device.cuda_graphs = true;
+    CHECK(choose_device(device, "auto", host(1, 1)).cuda);
+    CHECK_THAT(refusal(device, "auto", host(0, 1), Exit::Usage),
+               Catch::Contains("device.cuda_graphs") && Catch::Contains("there is no NVIDIA driver"));
+    device.kind = DeviceKind::Cpu;
+    CHECK_THAT(refusal(device, "auto", host(1, 1), Exit::Usage), Catch::Contains("device.cuda_graphs"));
+}
+
 }  // namespace trainctl

@@ -57,6 +57,14 @@ TEST_CASE("The loss scale starts at or above its minimum, and belongs to fp16", 
                Catch::Contains("precision.loss_scale.hysteresis has no effect"));
 }
 
+TEST_CASE("CUDA graphs need a GPU, and work that repeats", "[config][checks]") {
+    accepted({"device.cuda_graphs=true"});
+    accepted({"device.cuda_graphs=true", "device.kind=cuda", "precision.compute=fp16"});
+    accepted({"device.cuda_graphs=false", "device.kind=cpu", "model.dropout=0.1"});
+    refused({"device.cuda_graphs=true", "device.kind=cpu"}, "contradiction", "device.kind = \"cpu\"");
+    refused({"device.cuda_graphs=true", "model.dropout=0.1"}, "contradiction", "model.dropout = 0.1");
+}
+
 TEST_CASE("Steps exclude tokens", "[config][checks]") {
     const LoadedJob job = load(
         "[job]\nrun_dir='r'\nsteps=5\ntokens=5\n[model]\npreset='tiny'\n[data]\ntrain='a'\n"

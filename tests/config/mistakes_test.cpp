@@ -219,8 +219,7 @@ TEST_CASE("What is not in this build is known, explained and refused", "[config]
                                    "launch.slurm.nodes=4",
                                    "launch.slurm.time=2d",
                                    "monitoring.listen=\"127.0.0.1:9400\"",
-                                   "model.init_from=x",
-                                   "device.cuda_graphs=true"};
+                                   "model.init_from=x"};
     for (const char* assignment : refused) {
         INFO(assignment);
         const LoadedJob job = load_set({assignment});
@@ -232,8 +231,7 @@ TEST_CASE("What is not in this build is known, explained and refused", "[config]
                                     "checkpoint.async=false",
                                     "checkpoint.tiers=[]",
                                     "launch.env={}",
-                                    "launch.spare_nodes=0",
-                                    "device.cuda_graphs=false"};
+                                    "launch.spare_nodes=0"};
     for (const char* assignment : defaults) {
         INFO(assignment);
         const LoadedJob job = load_set({assignment});

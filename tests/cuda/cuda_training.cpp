@@ -15,8 +15,8 @@ using test::TrainSetup;
 
 // A rank and the device it computes on, by local rank.
 struct CudaRank {
-    CudaRank(World& world, CpuDevice& host, MeshShape shape, CudaTransport transport)
-        : device(make_cuda_device(world.local_rank())),
+    CudaRank(World& world, CpuDevice& host, MeshShape shape, CudaTransport transport, CudaGraphs graphs)
+        : device(make_cuda_device(world.local_rank(), graphs)),
           rank(*device, make_cuda_ops(*device), world,
                make_cuda_mesh(make_mesh(world, shape), *device, host, {transport, 30.0, {}})) {}
     std::unique_ptr<Device> device;
@@ -25,9 +25,9 @@ struct CudaRank {
 
 }  // namespace
 
-std::shared_ptr<Rank> make_cuda_rank(World& world, CpuDevice& host, MeshShape shape,
-                                     CudaTransport transport) {
-    const auto both = std::make_shared<CudaRank>(world, host, shape, transport);
+std::shared_ptr<Rank> make_cuda_rank(World& world, CpuDevice& host, MeshShape shape, CudaTransport transport,
+                                     CudaGraphs graphs) {
+    const auto both = std::make_shared<CudaRank>(world, host, shape, transport, graphs);
     return {both, &both->rank};
 }
 
@@ -40,10 +40,10 @@ TrainSetup five_steps(Architecture architecture, DType compute) {
     return setup;
 }
 
-TrainOutcome train_on_cuda(TrainSetup setup, std::uint64_t seed, CudaTransport transport) {
+TrainOutcome train_on_cuda(TrainSetup setup, std::uint64_t seed, CudaTransport transport, CudaGraphs graphs) {
     start_cuda_machine(seed);
-    setup.make_rank = [transport](World& world, CpuDevice& host, MeshShape shape) {
-        return make_cuda_rank(world, host, shape, transport);
+    setup.make_rank = [transport, graphs](World& world, CpuDevice& host, MeshShape shape) {
+        return make_cuda_rank(world, host, shape, transport, graphs);
     };
     return test::train(setup);
 }

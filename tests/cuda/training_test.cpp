@@ -1,4 +1,6 @@
 // Whole trainings on one cuda device against the cpu device.
+#include <utility>
+
 #include "cuda/cuda_training.h"
 #include "support/catch.h"
 
@@ -33,6 +35,21 @@ TEST_CASE("a training on a cuda device repeats to the bit, in whatever order wor
         const TrainOutcome other = train_on_cuda(setup, seed);
         CHECK(other.steps == one.steps);
         CHECK(other.state == one.state);
+    }
+}
+
+TEST_CASE("a training with graphs has the bits of one without", "[cuda]") {
+    // F16 with another loss scale on the way.
+    for (const auto& [architecture, compute] :
+         {std::pair(Architecture::Gpt2, DType::F16), std::pair(Architecture::Llama, DType::BF16)}) {
+        TrainSetup setup = five_steps(architecture, compute);
+        setup.job.precision.loss_scale.growth_interval = 2;
+        const TrainOutcome wanted = train_on_cuda(setup, 0);
+        const TrainOutcome found = train_on_cuda(setup, 3, CudaTransport::Nccl, CudaGraphs::On);
+        CHECK(found.steps.size() == 5);
+        CHECK(found.steps == wanted.steps);
+        CHECK(found.state == wanted.state);
+        CHECK(found.device_allocations_after_first_step == 0);
     }
 }
 

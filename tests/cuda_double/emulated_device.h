@@ -5,9 +5,11 @@
 
 #include <chrono>
 #include <cstdint>
+#include <functional>
 #include <map>
 #include <memory>
 #include <mutex>
+#include <optional>
 #include <string>
 #include <thread>
 #include <vector>
@@ -23,8 +25,16 @@ using test::LateQueue;
 using test::LateQueues;
 using test::LateTicket;
 
+using GraphNodes = std::vector<std::function<void()>>;  // in the order of one stream
+
 struct EmulatedStream {
     std::shared_ptr<LateQueue> queue;
+    std::shared_ptr<GraphNodes> capture;  // takes the work instead; nullptr: the queue does
+};
+
+struct EmulatedGraph {
+    std::shared_ptr<const GraphNodes> nodes;
+    LateTicket newest;  // launch
 };
 
 struct EmulatedEvent {
@@ -50,6 +60,8 @@ class EmulatedDevice {
     std::unique_ptr<EmulatedStream> open_stream(StreamRole role);
     static LateTicket everything(EmulatedStream& stream);
     void remember(const std::string& text);
+    // What the thread that captures may not do; cudaSuccess if none captures or another one does.
+    cudaError_t refuse_in_capture(const char* call);
     std::uint64_t next_seed();
     [[nodiscard]] std::uint64_t memory_bytes() const { return memory_bytes_; }
     [[nodiscard]] int index() const { return index_; }
@@ -58,6 +70,10 @@ class EmulatedDevice {
     DeviceMemory memory;
     std::map<cudaStream_t, std::unique_ptr<EmulatedStream>> streams;
     std::map<cudaEvent_t, std::unique_ptr<EmulatedEvent>> events;
+    std::map<cudaGraph_t, std::shared_ptr<const GraphNodes>> graphs;
+    std::map<cudaGraphExec_t, std::unique_ptr<EmulatedGraph>> executables;
+    std::optional<std::thread::id> capturing;  // thread
+    std::uint64_t graph_launches = 0;
     std::map<const std::byte*, std::size_t> pinned;
     std::string fault;
     std::uint64_t kernels = 0;

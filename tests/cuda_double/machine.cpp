@@ -97,6 +97,10 @@ cudaError_t EmulatedDevice::push(cudaStream_t stream, LateItem item) {
     if (!fault.empty()) return cudaErrorLaunchFailure;
     EmulatedStream* found = find(stream);
     if (found == nullptr) return cudaErrorInvalidResourceHandle;
+    if (found->capture) {
+        remember("a stream was asked for something that a graph of kernels, copies and fills does not hold");
+        return cudaErrorStreamCaptureUnsupported;
+    }
     queues_.push(*found->queue, std::move(item));
     return cudaSuccess;
 }
@@ -130,6 +134,12 @@ void EmulatedDevice::remember(const std::string& text) {
     if (fault.empty()) fault = text;
 }
 
+cudaError_t EmulatedDevice::refuse_in_capture(const char* call) {
+    if (capturing != std::this_thread::get_id()) return cudaSuccess;
+    remember(std::string(call) + " was called while the thread captured a stream");
+    return cudaErrorStreamCaptureUnsupported;
+}
+
 std::unique_ptr<EmulatedStream> EmulatedDevice::open_stream(StreamRole role) {
     auto stream = std::make_unique<EmulatedStream>();
     stream->queue = queues_.open("stream " + std::to_string(streams.size()), role);
@@ -155,6 +165,16 @@ std::uint64_t kernels_run() {
     return sum;
 }
 
+GraphCounts graph_counts() {
+    GraphCounts sum;
+    for (const auto& device : this_machine()->devices) {
+        const std::scoped_lock lock(device->mutex);
+        sum.launched += device->graph_launches;
+        sum.alive += device->graphs.size() + device->executables.size();
+    }
+    return sum;
+}
+
 cudaError_t enqueue_kernel(cudaStream_t stream, const char* name, const KernelShape& shape,
                            std::function<void()> thread) {
     EmulatedDevice& device = this_device();
@@ -173,6 +193,16 @@ cudaError_t enqueue_kernel(cudaStream_t stream, const char* name, const KernelSh
 }
 
 cudaError_t enqueue_work(cudaStream_t stream, std::function<void()> work) {
+    EmulatedDevice& device = this_device();
+    const std::scoped_lock lock(device.mutex);
+    if (stream == nullptr) {
+        const cudaError_t refused = device.refuse_in_capture("the legacy stream");
+        if (refused != cudaSuccess) return refused;
+    }
+    if (EmulatedStream* found = device.find(stream); found != nullptr && found->capture) {
+        found->capture->push_back(std::move(work));
+        return cudaSuccess;
+    }
     return enqueue_operation(stream, std::make_unique<Work>(std::move(work)));
 }
 

@@ -42,6 +42,13 @@ std::string machine_fault();
 // Kernels that ran, on all devices since start_machine().
 std::uint64_t kernels_run();
 
+// On all devices since start_machine().
+struct GraphCounts {
+    std::uint64_t launched = 0;
+    std::uint64_t alive = 0;  // graphs and executable graphs that were made and not destroyed
+};
+GraphCounts graph_counts();
+
 cudaError_t enqueue_kernel(cudaStream_t stream, const char* name, const KernelShape& shape,
                            std::function<void()> thread);
 // Work that computes at once on device memory.

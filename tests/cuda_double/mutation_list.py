@@ -30,6 +30,8 @@ ADAMW = ("cuda AdamW is the cpu's to the bit, in every dtype and wherever the we
 UNAPPLIED = ("cuda AdamW leaves every bit where the step is not applied",)
 NCCL = ("cuda messages by NCCL give every rank its part",)
 STAGED = ("cuda messages through host memory give every rank its part",)
+GRAPH_KEYS = ("cuda graphs: another address, shape or setting is another section",)
+GRAPH_EDGES = ("cuda graphs: what was gathered comes before copies, events and memory that goes away",)
 FORWARD = "cuda/kernels/attention_forward.cu"
 BACKWARD = "cuda/kernels/attention_backward.cu"
 F32 = "cuda/kernels/attention_f32.cu"
@@ -554,4 +556,67 @@ HOST_MUTATIONS = [
     ),
 ]
 
-MUTATIONS = ATTENTION_MUTATIONS + KERNEL_MUTATIONS + HOST_MUTATIONS
+GRAPH_MUTATIONS = [
+    Mutation(
+        "a graph replayed at other addresses", "cuda/graphs/call_bytes.h",
+        "put_all(data, shape, dtype);",
+        "put_all(shape, dtype);",
+        GRAPH_KEYS, unit="cuda/graphs/gathering_ops.cpp", quick=True,
+    ),
+    Mutation(
+        "a graph replayed for another shape", "cuda/graphs/call_bytes.h",
+        "put_all(data, shape, dtype);",
+        "put_all(data, dtype);",
+        GRAPH_KEYS, unit="cuda/graphs/gathering_ops.cpp",
+    ),
+    Mutation(
+        "a graph replayed with another setting", "cuda/graphs/call_bytes.h",
+        "put_all(vocab_size, gradient_scale, pass, first_column);",
+        "put_all(vocab_size, pass, first_column);",
+        GRAPH_KEYS, unit="cuda/graphs/gathering_ops.cpp",
+    ),
+    Mutation(
+        "an event recorded before what was gathered", "cuda/device.cpp",
+        '        flush();\n        check(cudaEventRecord(',
+        '        check(cudaEventRecord(',
+        GRAPH_EDGES, quick=True,
+    ),
+    Mutation(
+        "a host that does not wait for what was gathered", "cuda/device.cpp",
+        '        flush();\n        check(cudaStreamSynchronize(',
+        '        check(cudaStreamSynchronize(',
+        ("cuda graphs: a call that breaks its contract is named, and the stream goes on",),
+    ),
+    Mutation(
+        "a copy before what was gathered", "cuda/device.cpp",
+        "    mine.flush();\n",
+        "",
+        GRAPH_EDGES,
+    ),
+    Mutation(
+        "memory freed under what was gathered", "cuda/device.cpp",
+        "        flush_streams();\n",
+        "",
+        GRAPH_EDGES,
+    ),
+    Mutation(
+        "a failure found while memory is freed forgotten", "cuda/graphs/section_graphs.cpp",
+        "        failure_ = CapturedError::current();\n",
+        "",
+        ("cuda graphs: a call that breaks its contract is named, and the stream goes on",),
+    ),
+    Mutation(
+        "a graph let go while it runs", "cuda/graphs/section_graphs.cpp",
+        '    check(cudaStreamSynchronize(stream_), "cudaStreamSynchronize");  // it may be running\n',
+        "",
+        ("graphs: no more are kept than allowed, and those in turn do not push each other out",),
+    ),
+    Mutation(
+        "a capture left open", "cuda/graphs/graph.cpp",
+        "        if (!ended_) static_cast<void>(cudaStreamEndCapture(stream_, &graph_));\n",
+        "",
+        ("graphs: a call that fails while it is captured is thrown, and the capture ends",),
+    ),
+]
+
+MUTATIONS = ATTENTION_MUTATIONS + KERNEL_MUTATIONS + HOST_MUTATIONS + GRAPH_MUTATIONS

@@ -148,6 +148,8 @@ cudaError_t cudaGetLastError() { return cudaSuccess; }  // every call here answe
 cudaError_t cudaMalloc(void** data, std::size_t bytes) {
     EmulatedDevice& device = this_device();
     const std::scoped_lock lock(device.mutex);
+    if (const cudaError_t refused = device.refuse_in_capture("cudaMalloc"); refused != cudaSuccess)
+        return refused;
     *data = device.memory.allocate(bytes, device.memory_bytes());
     return *data == nullptr ? cudaErrorMemoryAllocation : cudaSuccess;
 }
@@ -163,10 +165,12 @@ cudaError_t cudaFree(void* data) {
 
 cudaError_t cudaHostAlloc(void** data, std::size_t bytes, unsigned /*flags*/) {
     EmulatedDevice& device = this_device();
+    const std::scoped_lock lock(device.mutex);
+    if (const cudaError_t refused = device.refuse_in_capture("cudaHostAlloc"); refused != cudaSuccess)
+        return refused;
     *data = std::aligned_alloc(4096, (bytes + 4095) / 4096 * 4096);
     if (*data == nullptr) return cudaErrorMemoryAllocation;
     std::memset(*data, 0xFF, bytes);
-    const std::scoped_lock lock(device.mutex);
     device.pinned.emplace(static_cast<std::byte*>(*data), bytes);
     return cudaSuccess;
 }
@@ -225,6 +229,8 @@ cudaError_t cudaStreamDestroy(cudaStream_t stream) {
 cudaError_t cudaStreamSynchronize(cudaStream_t stream) {
     EmulatedDevice& device = this_device();
     const std::scoped_lock lock(device.mutex);
+    if (const cudaError_t refused = device.refuse_in_capture("cudaStreamSynchronize"); refused != cudaSuccess)
+        return refused;
     EmulatedStream* found = device.find(stream);
     if (found == nullptr) return cudaErrorInvalidResourceHandle;
     return device.force(EmulatedDevice::everything(*found));
@@ -233,6 +239,8 @@ cudaError_t cudaStreamSynchronize(cudaStream_t stream) {
 cudaError_t cudaDeviceSynchronize() {
     EmulatedDevice& device = this_device();
     const std::scoped_lock lock(device.mutex);
+    if (const cudaError_t refused = device.refuse_in_capture("cudaDeviceSynchronize"); refused != cudaSuccess)
+        return refused;
     cudaError_t result = device.force(EmulatedDevice::everything(*device.find(nullptr)));
     for (const auto& [raw, stream] : device.streams) {
         const cudaError_t one = device.force(EmulatedDevice::everything(*stream));
@@ -244,6 +252,8 @@ cudaError_t cudaDeviceSynchronize() {
 cudaError_t cudaStreamWaitEvent(cudaStream_t stream, cudaEvent_t event, unsigned /*flags*/) {
     EmulatedDevice& device = this_device();
     const std::scoped_lock lock(device.mutex);
+    if (const cudaError_t refused = device.refuse_in_capture("cudaStreamWaitEvent"); refused != cudaSuccess)
+        return refused;
     const auto found = device.events.find(event);
     if (found == device.events.end()) return cudaErrorInvalidResourceHandle;
     if (found->second->ticket.queue == nullptr) return state_of(device);
@@ -268,6 +278,8 @@ cudaError_t cudaEventDestroy(cudaEvent_t event) {
 cudaError_t cudaEventRecord(cudaEvent_t event, cudaStream_t stream) {
     EmulatedDevice& device = this_device();
     const std::scoped_lock lock(device.mutex);
+    if (const cudaError_t refused = device.refuse_in_capture("cudaEventRecord"); refused != cudaSuccess)
+        return refused;
     const auto found = device.events.find(event);
     EmulatedStream* where = device.find(stream);
     if (found == device.events.end() || where == nullptr) return cudaErrorInvalidResourceHandle;
@@ -281,6 +293,8 @@ cudaError_t cudaEventRecord(cudaEvent_t event, cudaStream_t stream) {
 cudaError_t cudaEventQuery(cudaEvent_t event) {
     EmulatedDevice& device = this_device();
     const std::scoped_lock lock(device.mutex);
+    if (const cudaError_t refused = device.refuse_in_capture("cudaEventQuery"); refused != cudaSuccess)
+        return refused;
     const auto found = device.events.find(event);
     if (found == device.events.end()) return cudaErrorInvalidResourceHandle;
     return device.query(found->second->ticket);
@@ -289,6 +303,8 @@ cudaError_t cudaEventQuery(cudaEvent_t event) {
 cudaError_t cudaEventSynchronize(cudaEvent_t event) {
     EmulatedDevice& device = this_device();
     const std::scoped_lock lock(device.mutex);
+    if (const cudaError_t refused = device.refuse_in_capture("cudaEventSynchronize"); refused != cudaSuccess)
+        return refused;
     const auto found = device.events.find(event);
     if (found == device.events.end()) return cudaErrorInvalidResourceHandle;
     return device.force(found->second->ticket);

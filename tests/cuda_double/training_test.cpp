@@ -1,5 +1,6 @@
 // Trainings on several emulated devices against one cpu device.
 #include "cuda/cuda_training.h"
+#include "cuda_double/machine.h"
 #include "support/catch.h"
 
 namespace trainctl::cuda_test {
@@ -27,6 +28,44 @@ TEST_CASE("emulated devices train together as one cpu does", "[cuda]") {
             CHECK(test::differing_tensors(found, wanted, 1e-4).empty());
             CHECK(found.drifted.empty());
         }
+    }
+}
+
+TEST_CASE("every block of a step is one graph, forward and backward", "[cuda]") {
+    for (const Architecture architecture : {Architecture::Gpt2, Architecture::Llama}) {
+        TrainSetup setup = five_steps(architecture, DType::BF16);
+        std::uint64_t before_last = 0;
+        setup.at_boundary = [&](int, StopFlag&, std::int64_t) {
+            before_last = cuda_double::graph_counts().launched;
+        };
+        train_on_cuda(setup, 0, CudaTransport::Nccl, CudaGraphs::On);
+        const auto layers = static_cast<std::uint64_t>(setup.job.model.layers);
+        const auto micros = static_cast<std::uint64_t>(setup.job.training.global_batch_size /
+                                                       setup.job.training.micro_batch_size);
+        // The head with its loss is another one; the sums for the norm of the gradient are one per step.
+        CHECK(cuda_double::graph_counts().launched - before_last == micros * (2 * layers + 1) + 1);
+    }
+}
+
+TEST_CASE("emulated devices with graphs train to the bit as without", "[cuda]") {
+    struct Layout {
+        std::int64_t tensor, zero;
+        std::uint64_t graphs;  // at the very least, of a step of both ranks
+    };
+    // A block of tensor-parallel ranks is cut where they talk; at ZeRO 3, where its weights come and go.
+    for (const Layout& layout : {Layout{1, 1, 16}, Layout{1, 3, 16}, Layout{2, 1, 32}}) {
+        TrainSetup setup = five_steps(Architecture::Llama, DType::F32);
+        setup.ranks = 2;
+        setup.job.parallel.tensor_parallel_size = layout.tensor;
+        setup.job.memory.zero_stage = layout.zero;
+        const TrainOutcome wanted = train_on_cuda(setup, 0);
+        CHECK(cuda_double::graph_counts().launched == 0);
+        const TrainOutcome found = train_on_cuda(setup, 3, CudaTransport::Nccl, CudaGraphs::On);
+        CAPTURE(layout.tensor, layout.zero);
+        CHECK(found.steps == wanted.steps);
+        CHECK(found.state == wanted.state);
+        CHECK(cuda_double::graph_counts().launched >= 3 * layout.graphs);  // of the five steps
+        CHECK(cuda_double::graph_counts().alive == 0);
     }
 }
 

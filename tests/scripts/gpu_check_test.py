@@ -60,16 +60,17 @@ class GpuCheck(unittest.TestCase):
         self.write("bundle/bin/test_cuda", NO_GPU)
         code, stages, text = self.run_check()
         self.assertEqual(5, code)
-        self.assertEqual(14, len(stages))
+        self.assertEqual(15, len(stages))
         for stage in stages.values():
             self.assertEqual("skipped", stage["state"])
             self.assertEqual("no CUDA device: no driver", stage["text"])
-        self.assertIn("0 stages passed, 0 failed, 14 skipped", text)
+        self.assertIn("0 stages passed, 0 failed, 15 skipped", text)
 
     def test_with_a_gpu_every_stage_runs_and_leaves_its_numbers(self):
         code, stages, text = self.run_check()
         self.assertEqual(0, code, text)
-        for name in ("machine", "tests", "fragments", "memcheck", "racecheck", "smoke", "ops", "step gpt2-124m", "step llama-3b"):
+        for name in ("machine", "tests", "fragments", "memcheck", "racecheck", "smoke", "ops", "step gpt2-124m", "step llama-3b",
+                     "step gpt2-124m --cuda-graphs"):
             self.assertEqual("passed", stages[name]["state"], name)
         self.assertIn("625.0 TFLOP/s of products, 3.333 TB/s of copies", stages["ops"]["text"])
         step = stages["step gpt2-1558m"]

@@ -3,10 +3,12 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <vector>
 
 #include "trainctl/bench/op_recorder.h"
+#include "trainctl/device/cuda_device.h"
 #include "trainctl/train/training.h"
 
 namespace trainctl {
@@ -30,7 +32,9 @@ struct StepBenchResult {
     double loss_last = 0.0;            // on one repeated batch: must fall
     PhaseSeconds phases;               // of the median step
     double communication_share = 0.0;  // exposed communication of that step, of its time
-    std::vector<OpTotal> ops;          // of one step that waited for each op
+    // Sections of a measured step on this rank's GPU, with device.cuda_graphs.
+    std::optional<CudaGraphUse> graphs;
+    std::vector<OpTotal> ops;  // of one step that waited for each op
 };
 
 // Collective. The job's model, batch and precision; tokens are random but fixed. Verifies that the loss on

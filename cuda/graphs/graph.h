@@ -1,0 +1,28 @@
+// A graph of what a stream was asked to do, ready to be launched as one.
+#pragma once
+
+#include <cuda_runtime_api.h>
+
+#include <functional>
+
+namespace trainctl::cuda {
+
+// Thread rule: the rank's compute thread.
+class Graph {
+  public:
+    // Captures what `issue` issues to the stream, and nothing of it runs. What `issue` throws is thrown, and
+    // the stream captures no more.
+    Graph(cudaStream_t stream, const std::function<void()>& issue);
+    // The graph must not be running.
+    ~Graph();
+    Graph(const Graph&) = delete;
+    Graph& operator=(const Graph&) = delete;
+
+    // Asynchronous.
+    void launch(cudaStream_t stream) const;
+
+  private:
+    cudaGraphExec_t graph_ = nullptr;
+};
+
+}  // namespace trainctl::cuda
