@@ -44,6 +44,7 @@ DeviceChoice cuda_choice(const std::string& backend, const HostDevices& host, bo
              "set communication.backend = \"host\" or start fewer ranks");
     }
     const CudaDeviceEntry& entry = host.devices[static_cast<std::size_t>(choice.ordinal)];
+    choice.pci_bus = entry.pci_bus;
     choice.text =
         fmt::format("device cuda: {} ({}, {}) for rank 0; messages by {}", entry.name,
                     format_bytes(entry.memory_bytes), entry.pci_bus, choice.nccl ? "NCCL" : "the host");
@@ -121,6 +122,7 @@ RankOnDevice make_rank(RankContext& context, const DeviceSpec& device, const Com
     }
     const CudaGraphs graphs = device.cuda_graphs ? CudaGraphs::On : CudaGraphs::Off;
     made.accelerator = make_cuda_device(choice.ordinal, graphs);
+    made.pci_bus = choice.pci_bus;
     CudaMeshOptions options;
     options.transport = choice.nccl ? CudaTransport::Nccl : CudaTransport::Host;
     options.timeout_s = communication.timeout_s;

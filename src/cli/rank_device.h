@@ -13,9 +13,10 @@ namespace trainctl {
 // device.kind and communication.backend against what a host has. Pure.
 struct DeviceChoice {
     bool cuda = false;
-    bool nccl = false;  // else through the host
-    int ordinal = 0;    // of the rank's GPU
-    std::string text;   // for the log: what was taken, and why
+    bool nccl = false;    // else through the host
+    int ordinal = 0;      // of the rank's GPU
+    std::string pci_bus;  // of that GPU
+    std::string text;     // for the log: what was taken, and why
 };
 
 // What one rank knows of its host; ranks of a host have the same `devices`.
@@ -36,6 +37,7 @@ DeviceChoice choose_device(const DeviceSpec& device, const std::string& backend,
 struct RankOnDevice {
     std::unique_ptr<CudaDevice> accelerator;  // nullptr: the host's processor
     std::unique_ptr<Rank> rank;
+    std::string pci_bus;  // of the GPU; empty without one
 };
 
 // Collective over the world: all ranks agree on the kind of device (one that differs is Exit::Resource). Rank

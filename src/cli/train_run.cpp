@@ -8,6 +8,7 @@
 #include <sstream>
 
 #include "cli/checkpoint_space.h"
+#include "cli/gpu_watch.h"
 #include "cli/graph_report.h"
 #include "cli/profile_option.h"
 #include "cli/rank_device.h"
@@ -294,6 +295,8 @@ Exit train_run(RankContext& context, const JobSpec& job, const TrainOptions& opt
     const std::unique_ptr<StepObserver> observer =
         first_rank ? make_train_observer(files, join_path(layout.root(), "metrics.jsonl"), job, context.log)
                    : make_silent_observer();
+    const std::unique_ptr<GpuSampler> gpu = watch_gpu(made.pci_bus, job.monitoring.gpu_interval_s,
+                                                      context.log, first_rank ? Speaks::Yes : Speaks::No);
     const double causal_flops = flops_per_token(job.model, job.training.sequence_length);
     const double palm_flops = palm_flops_per_token(job.model, job.training.sequence_length);
     Trainer trainer(
@@ -320,7 +323,7 @@ Exit train_run(RankContext& context, const JobSpec& job, const TrainOptions& opt
                  if (first_rank) context.log.info(verdict);
              }
          },
-         run.attempt, rank.ranges},
+         run.attempt, rank.ranges, [&] { return gpu_record(gpu.get()); }},
         job, resumed.progress);
     const Exit exit = trainer.run(context.stop);
     graphs.finish();

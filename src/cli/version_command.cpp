@@ -7,6 +7,7 @@
 #include "trainctl/comm/world.h"
 #include "trainctl/device/cpu_device.h"
 #include "trainctl/device/cuda_device.h"
+#include "trainctl/device/gpu_telemetry.h"
 
 namespace trainctl {
 
@@ -17,7 +18,7 @@ struct GpuList {
     std::string json;
 };
 
-GpuList gpus_here() {
+GpuList gpus_here(const std::string& driver) {
     std::string why;
     GpuList list;
     for (const CudaDeviceEntry& gpu : list_cuda_devices(&why)) {
@@ -28,6 +29,7 @@ GpuList gpus_here() {
                                  gpu.memory_bytes, gpu.compute_capability);
     }
     if (list.text.empty()) list.text = "none: " + why;
+    if (!driver.empty()) list.text += fmt::format(", driver {}", driver);
     list.json = "[" + list.json + "]";
     return list;
 }
@@ -43,7 +45,8 @@ void add_version_command(CLI::App& app, Invocation& invocation) {
             const BuildInfo build = build_info();
             const std::string onednn =
                 fmt::format("{}.{}.{}", DNNL_VERSION_MAJOR, DNNL_VERSION_MINOR, DNNL_VERSION_PATCH);
-            const GpuList gpus = gpus_here();
+            const std::string driver = nvidia_driver_version();
+            const GpuList gpus = gpus_here(driver);
             const std::string isa = cpu_isa_name(detect_cpu_isa());
             print_result(
                 invocation,
@@ -52,10 +55,11 @@ void add_version_command(CLI::App& app, Invocation& invocation) {
                             build.version, build.revision, build.build_type, build.compiler, isa, onednn,
                             cuda_version(), gpus.text, mpi_library_version()),
                 fmt::format(
-                    R"({{"version":{},"revision":{},"build_type":{},"compiler":{},"cpu_isa":{},"onednn":{},"cuda":{},"gpus":{},"mpi":{}}})",
+                    R"({{"version":{},"revision":{},"build_type":{},"compiler":{},"cpu_isa":{},"onednn":{},"cuda":{},"driver":{},"gpus":{},"mpi":{}}})",
                     json_quote(build.version), json_quote(build.revision), json_quote(build.build_type),
                     json_quote(build.compiler), json_quote(isa), json_quote(onednn),
-                    json_quote(cuda_version()), gpus.json, json_quote(mpi_library_version())));
+                    json_quote(cuda_version()), driver.empty() ? "null" : json_quote(driver), gpus.json,
+                    json_quote(mpi_library_version())));
             return Exit::Ok;
         };
     });

@@ -156,6 +156,12 @@ void add_monitoring(std::vector<Key>& keys) {
                               .unit = "seconds",
                               .help = "And at least one step line in this time."},
                              &JobSpec::monitoring, &MonitoringSpec::plain_interval_s));
+    keys.push_back(
+        bound_key("monitoring.gpu_interval_s", Kind::Number,
+                  {.bounds = between(0, 1e7),
+                   .unit = "seconds",
+                   .help = "Between looks at the GPUs: load, power, heat, clocks, errors. 0: never."},
+                  &JobSpec::monitoring, &MonitoringSpec::gpu_interval_s));
     const auto planned = [&keys](std::string name, std::string help) {
         keys.push_back(planned_key(std::move(name), Kind::Text, {},
                                    {.absent = Absent::Optional, .help = std::move(help)}));

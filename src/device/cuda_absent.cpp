@@ -1,6 +1,7 @@
 // A build without CUDA.
 #include "trainctl/base/error.h"
 #include "trainctl/device/cuda_device.h"
+#include "trainctl/device/gpu_telemetry.h"
 
 namespace trainctl {
 
@@ -16,5 +17,13 @@ std::unique_ptr<CudaDevice> make_cuda_device(int /*ordinal*/, CudaGraphs /*graph
          "expected a build with CUDA for device.kind = \"cuda\", but this binary was built without it; "
          "install the CUDA toolkit and configure again, or set device.kind = \"cpu\"");
 }
+
+std::unique_ptr<GpuTelemetry> make_gpu_telemetry(const std::string& /*pci_bus*/, std::string* why,
+                                                 const std::string& /*library*/) {
+    if (why != nullptr) *why = "this binary was built without CUDA";
+    return nullptr;
+}
+
+std::string nvidia_driver_version(const std::string& /*library*/) { return {}; }
 
 }  // namespace trainctl

@@ -31,7 +31,7 @@ std::string to_json(const StepRecord& record) {
         R"({{"type":"step","v":1,"t":{:.3f},"attempt":{},"step":{},"total":{},"loss":{},"grad_norm":{},"clip":{},"lr":{},{})"
         R"("applied":{},"skipped":{},"applied_updates":{},"samples":{},"tokens":{},"step_s":{},"tokens_per_s":{},"model_flops_per_s":{},)"
         R"("palm_flops_per_s":{},"peak_flops_per_s":{},"mfu":{},"data_s":{},"forward_s":{},"backward_s":{},)"
-        R"("communication_s":{},"optimizer_s":{},"checkpoint_s":{},"evaluation_s":{},"device_bytes":{},"host_bytes":{}}})",
+        R"("communication_s":{},"optimizer_s":{},"checkpoint_s":{},"evaluation_s":{},"device_bytes":{},"host_bytes":{}{}{}}})",
         record.unix_s, record.attempt, record.step, record.total, number(record.loss),
         number(record.grad_norm), number(record.clip), number(record.lr),
         record.loss_scale ? fmt::format("\"loss_scale\":{},", number(*record.loss_scale)) : "",
@@ -39,7 +39,8 @@ std::string to_json(const StepRecord& record) {
         number(record.step_s), number(record.tokens_per_s), number(record.model_flops_per_s),
         number(record.palm_flops_per_s), peak, mfu, number(phases.data), number(phases.forward),
         number(phases.backward), number(phases.communication), number(phases.optimizer),
-        number(phases.checkpoint), number(phases.evaluation), record.device_bytes, record.host_bytes);
+        number(phases.checkpoint), number(phases.evaluation), record.device_bytes, record.host_bytes,
+        json_members(record.gpu), json_members(record.gpus));
 }
 
 std::string to_json(const EvaluationRecord& record) {

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <array>
 #include <cmath>
+#include <limits>
 #include <utility>
 
 #include "trainctl/base/text.h"
@@ -18,6 +19,22 @@ constexpr double retry_s = 60.0;
 
 double interval_s(const CheckpointSpec& checkpoint) {
     return checkpoint.interval_s > 0.0 ? checkpoint.interval_s : auto_interval_s;
+}
+
+// Members of an agreement that is made by maxima.
+constexpr std::int64_t unknown = std::numeric_limits<std::int64_t>::min();
+
+template <class T>
+std::int64_t or_unknown(const std::optional<T>& value) {
+    return value ? static_cast<std::int64_t>(*value) : unknown;
+}
+
+std::optional<std::int64_t> if_known(std::int64_t value) {
+    return value == unknown ? std::nullopt : std::optional(value);
+}
+
+std::optional<std::int64_t> negative(std::optional<std::int64_t> value) {
+    return value ? std::optional(-*value) : std::nullopt;
 }
 
 // What this rank alone met; the others hear of it in an agreement.
@@ -52,13 +69,22 @@ bool Trainer::interval_passed() {
 }
 
 Trainer::Decisions Trainer::agree(StopFlag& stop, const std::optional<Error>& problem) {
+    // What is told of GPUs travels with the decisions: it must not cost a message of its own.
+    const GpuRecord gpu = parts_.gpu ? parts_.gpu() : GpuRecord{};
     const bool wanted = save_wanted_ || interval_passed();
     const bool busy = parts_.checkpoints != nullptr && parts_.checkpoints->busy();
-    std::array<std::int64_t, 4> flags{stop.stop_requested() ? 1 : 0,
-                                      stop.take_save_request() || wanted ? 1 : 0, problem ? 1 : 0, busy ? 1 : 0};
+    std::array<std::int64_t, 7> flags{stop.stop_requested() ? 1 : 0,
+                                      stop.take_save_request() || wanted ? 1 : 0,
+                                      problem ? 1 : 0,
+                                      busy ? 1 : 0,
+                                      or_unknown(gpu.temperature_c),
+                                      or_unknown(negative(gpu.sm_clock_mhz)),
+                                      or_unknown(gpu.slowed)};
     parts_.control.all_reduce(flags, Reduce::Max);
     if (under_way_ && flags[3] == 0) settle();
     if (flags[2] != 0) end_without_data(problem);
+    gpus_ = {if_known(flags[4]), negative(if_known(flags[5])), {}};
+    if (flags[6] != unknown) gpus_.any_slowed = flags[6] != 0;
     // What somebody asked for is not left out because another save is being written: it comes next.
     save_wanted_ = flags[1] != 0 && under_way_;
     return {flags[0] != 0, flags[1] != 0 && !under_way_};
@@ -174,6 +200,8 @@ void Trainer::close(const StepResult& result, const std::optional<LossScale>& us
     record.phases.checkpoint = std::exchange(checkpoint_s_, 0.0);
     record.phases.evaluation = std::exchange(evaluation_s_, 0.0);
     record.unix_s = parts_.clock.unix_s();
+    if (parts_.gpu) record.gpu = parts_.gpu();
+    record.gpus = gpus_;
     if (parts_.annotate) parts_.annotate(record);
     parts_.observer.step(record);
 }

@@ -27,7 +27,7 @@ checkpoint directory interval_steps interval keep_latest keep_every async tiers 
 fault_tolerance max_restarts hang_timeout_s nonfinite nonfinite_max_consecutive nonfinite_max_per_1000 spike replica_hash_steps
 launch hosts hostfile ranks_per_node interfaces port_range mpirun_args env spare_nodes elastic bind
 launch.slurm partition account qos time nodes signal_lead_s
-monitoring log_interval plain_interval_s listen textfile tensorboard
+monitoring log_interval plain_interval_s gpu_interval_s listen textfile tensorboard
 device kind threads cpu_isa share_gpus cuda_graphs
 )";
 

@@ -49,7 +49,8 @@ std::vector<std::string> random_settings(std::mt19937_64& random) {
         "checkpoint.max_age=" + pick({"auto", "7d", "1e9"}),
         "device.threads=" + pick({"auto", "3"}),
         "device.kind=" + pick({"auto", "cpu"}),
-        "monitoring.plain_interval_s=" + real(0.1, 100)};
+        "monitoring.plain_interval_s=" + real(0.1, 100),
+        "monitoring.gpu_interval_s=" + real(0, 100)};
     if (random() % 2 == 0) set.push_back("job.tokens=" + whole(1, 1'000'000'000'000));
     if (random() % 2 == 0) set.push_back("checkpoint.interval_steps=" + whole(1, 1000));
     return set;

@@ -47,6 +47,26 @@ TEST_CASE("a step record is one JSON object with every number exact") {
     CHECK(nlohmann::json::parse(to_json(record))["loss_scale"] == 65536.0);
 }
 
+TEST_CASE("a step record holds what is known of GPUs, and nothing else of them") {
+    StepRecord record = record_of(1, 1, 2.0);
+    CHECK(to_json(record).find("gpu") == std::string::npos);
+    record.gpu.power_w = 312.5;
+    record.gpu.temperature_c = 61;
+    record.gpu.memory_used_bytes = 61ULL << 30U;
+    record.gpu.throttle = std::vector<std::string>{"power_cap", "thermal"};
+    record.gpu.slowed = true;
+    record.gpus.sm_clock_min_mhz = 1410;
+    const auto object = nlohmann::json::parse(to_json(record));
+    CHECK(object["gpu_power_w"] == 312.5);
+    CHECK(object["gpu_temperature_c"] == 61);
+    CHECK(object["gpu_memory_used_bytes"] == 61ULL << 30U);
+    CHECK(object["gpu_throttle"] == nlohmann::json::array({"power_cap", "thermal"}));
+    CHECK(object["gpu_slowed"] == true);
+    CHECK(object["gpus_sm_clock_min_mhz"] == 1410);
+    CHECK_FALSE(object.contains("gpu_ecc_uncorrected"));
+    CHECK_FALSE(object.contains("gpus_temperature_max_c"));
+}
+
 TEST_CASE("a non-finite loss is written, never left out") {
     StepRecord record = record_of(1, 1, std::nan(""));
     record.grad_norm = std::numeric_limits<double>::infinity();

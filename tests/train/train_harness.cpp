@@ -38,6 +38,7 @@ class RecordingObserver final : public StepObserver {
         outcome_.steps.reserve(2048);  // the harness must not grow the heap that a test watches
     }
     void step(const StepRecord& record) override {
+        outcome_.last_record = record;
         const std::uint64_t allocations = device_.memory_use().allocations;
         if (!first_allocations_) first_allocations_ = allocations;
         outcome_.device_allocations_after_first_step = allocations - *first_allocations_;
@@ -196,7 +197,8 @@ TrainOutcome train(const TrainSetup& setup) {
                          },
                          {},
                          setup.attempt,
-                         rank.ranges},
+                         rank.ranges,
+                         setup.gpu ? [&] { return setup.gpu(world.rank()); } : std::function<GpuRecord()>()},
                         job, start);
         if (setup.steps > 0) {
             while (trainer.progress().step < setup.steps) trainer.step();
@@ -224,6 +226,7 @@ TrainOutcome train(const TrainSetup& setup) {
             outcome.progress = trainer.progress();
             outcome.planned_step = training.plan().step;
             outcome.steps = own.steps;
+            outcome.last_record = own.last_record;
             outcome.evaluations = own.evaluations;
             outcome.saves = own.saves;
             outcome.device_allocations_after_first_step = own.device_allocations_after_first_step;

@@ -39,6 +39,8 @@ struct TrainSetup {
     std::function<TrainingHooks(int rank)> hooks;
     // Another device than the rank's processor; what it keeps lives as long as the rank.
     std::function<std::shared_ptr<Rank>(World& world, CpuDevice& host, MeshShape shape)> make_rank;
+    // What a rank's steps record of its GPU.
+    std::function<GpuRecord(int rank)> gpu;
     // Called at every rank before training and at every step boundary (Trainer's check).
     std::function<void(int rank, StopFlag& stop, std::int64_t step)> at_boundary;
 };
@@ -68,6 +70,7 @@ struct TrainOutcome {
         drifted;  // tensors of which a rank holds other values than the one that saves them
     std::vector<std::string> off_plan;  // ranks whose device holds other memory than the dry pass said
     SimCounters planned_step;           // rank 0: of one training step
+    StepRecord last_record;             // rank 0
 };
 
 // The first error of any rank is rethrown after all have ended.

@@ -174,6 +174,7 @@ struct FaultToleranceSpec {
 struct MonitoringSpec {
     std::int64_t log_interval = 1;   // steps between step lines off a terminal
     double plain_interval_s = 60.0;  // and at least one line in this time
+    double gpu_interval_s = 10.0;    // between samples of a GPU's telemetry; 0: none
 
     bool operator==(const MonitoringSpec& other) const = default;
 };

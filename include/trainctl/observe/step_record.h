@@ -5,6 +5,8 @@
 #include <optional>
 #include <string>
 
+#include "trainctl/observe/gpu_record.h"
+
 namespace trainctl {
 
 // Wall seconds of the compute thread, disjoint; their sum is at most the step's time.
@@ -41,6 +43,8 @@ struct StepRecord {
     PhaseSeconds phases;
     std::uint64_t device_bytes = 0;
     std::uint64_t host_bytes = 0;  // resident set of this process
+    GpuRecord gpu;                 // of rank 0; empty on the cpu
+    GpuExtremes gpus;              // of all ranks, as they were when the step began
     double unix_s = 0.0;
 
     // Model FLOPs utilisation: model_flops_per_s / peak_flops_per_s; nullopt if the peak is unknown.

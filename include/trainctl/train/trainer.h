@@ -71,6 +71,8 @@ struct TrainerParts {
     std::function<void(StepRecord&)> annotate;
     std::int64_t attempt = 0;  // of the run, from 1: goes into every record
     Ranges* ranges = nullptr;  // optional
+    // This rank's GPU, as it was sampled last; must not wait. Null: there is none, or it is not watched.
+    std::function<GpuRecord()> gpu = {};
 };
 
 // Thread rule: the rank's compute thread; collective.
@@ -132,6 +134,7 @@ class Trainer {
     double saved_at_s_;               // monotonic, of the state that was saved last (or the start)
     double checkpoint_s_ = 0.0;       // what saves and evaluations took of the time since the last closed step
     double evaluation_s_ = 0.0;
+    GpuExtremes gpus_;  // of all ranks, from the newest agreement
 };
 
 }  // namespace trainctl
