@@ -7,12 +7,9 @@
 
 namespace trainctl::cuda {
 
-// The widest head there is a kernel for.
-inline constexpr std::int64_t attention_largest_head = 256;
-
 // out[batch x length, heads x head_dim] and lse[batch, heads, length] from packed qkv (see AttentionOps).
 // BF16 and F16 run on tensor cores, F32 does not. settings.scale > 0, head_dim at most
-// attention_largest_head.
+// cuda_largest_head.
 void attention_forward(void* out, float* lse, const void* qkv, DType dtype, const AttentionSettings& settings,
                        cudaStream_t stream);
 

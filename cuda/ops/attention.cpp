@@ -8,17 +8,18 @@
 #include "cuda/ops/require.h"
 #include "cuda/stream.h"
 #include "trainctl/ops/contract.h"
+#include "trainctl/tensor/kernel_limits.h"
 
 namespace trainctl::cuda {
 namespace {
 
 void require_kernel(const char* op, DType dtype, const AttentionSettings& settings) {
     require_compute(op, dtype);
-    if (settings.head_dim > attention_largest_head) {
+    if (settings.head_dim > cuda_largest_head) {
         fail(Exit::Usage,
              fmt::format("{}: the cuda backend has kernels for heads of up to {} elements, found head_dim = "
                          "{}; choose more heads (model.heads) or device.kind = \"cpu\"",
-                         op, attention_largest_head, settings.head_dim));
+                         op, cuda_largest_head, settings.head_dim));
     }
     if (!(settings.scale > 0.0F)) {
         fail(Exit::Internal, fmt::format("{}: the scale must be positive, is {}", op, settings.scale));

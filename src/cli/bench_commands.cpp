@@ -129,8 +129,9 @@ void add_step(CLI::App& bench, Invocation& invocation) {
             settings.device = job.device;
             settings.communication = job.communication;
             return rank_main(invocation, settings, [&](RankContext& context) {
-                const RankOnDevice made = make_rank(context, job.device, job.communication,
-                                                    mesh_shape(job.parallel, context.world.size()));
+                const RankOnDevice made =
+                    make_rank(context, job.device, job.communication,
+                              mesh_shape(job.parallel, context.world.size()), &job.model);
                 const StepBenchResult result = bench_step(*made.rank, job, invocation.clock, options->bench);
                 if (context.world.rank() == 0) print_result(invocation, describe(result), to_json(result));
                 return Exit::Ok;
@@ -175,8 +176,9 @@ void add_op(CLI::App& bench, Invocation& invocation) {
             settings.device = job.device;
             settings.communication = job.communication;
             return rank_main(invocation, settings, [&](RankContext& context) {
-                const RankOnDevice made = make_rank(context, job.device, job.communication,
-                                                    mesh_shape(ParallelSpec{}, context.world.size()));
+                const RankOnDevice made =
+                    make_rank(context, job.device, job.communication,
+                              mesh_shape(ParallelSpec{}, context.world.size()), &job.model);
                 const std::vector<OpBenchRow> rows = bench_ops(*made.rank, invocation.clock, options->bench);
                 if (context.world.rank() == 0) print_result(invocation, describe(rows), to_json(rows));
                 return Exit::Ok;

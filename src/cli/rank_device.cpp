@@ -7,6 +7,7 @@
 #include "trainctl/base/text.h"
 #include "trainctl/checkpoint/agree.h"
 #include "trainctl/comm/cuda_comm.h"
+#include "trainctl/config/device_fit.h"
 
 namespace trainctl {
 namespace {
@@ -35,7 +36,7 @@ DeviceChoice cpu_choice(const DeviceSpec& device, const std::string& backend, co
 DeviceChoice cuda_choice(const std::string& backend, const HostDevices& host, bool shared) {
     DeviceChoice choice;
     choice.cuda = true;
-    choice.ordinal = host.local_rank % static_cast<int>(host.devices.size());
+    choice.ordinal = gpu_of_local_rank(host.local_rank, host.devices.size());
     choice.nccl = backend == "nccl" || (backend == "auto" && !shared && host.world_size > 1);
     if (choice.nccl && shared) {
         fail(Exit::Usage,
@@ -88,8 +89,30 @@ DeviceChoice choose_device(const DeviceSpec& device, const std::string& backend,
     return cuda_choice(backend, host, !enough);
 }
 
+int gpu_of_local_rank(int local_rank, std::size_t gpus) { return local_rank % static_cast<int>(gpus); }
+
+std::vector<std::string> gpus_of_local_ranks(const DeviceSpec& device, const std::string& backend,
+                                             HostDevices host) {
+    std::vector<std::string> buses;
+    try {
+        for (host.local_rank = 0; host.local_rank < host.local_size; ++host.local_rank) {
+            const DeviceChoice choice = choose_device(device, backend, host);
+            if (!choice.cuda) return {};
+            buses.push_back(choice.pci_bus);
+        }
+    } catch (const Error&) {  // make_rank() says it, when the ranks can agree on who speaks
+        return {};
+    }
+    return buses;
+}
+
+void require_kernels(const DeviceChoice& choice, const ModelSpec& model) {
+    const auto misfit = choice.cuda ? cuda_misfit(model) : std::nullopt;
+    if (misfit) fail(Exit::Usage, fmt::format("{}; {}", misfit->what, misfit->hint));
+}
+
 RankOnDevice make_rank(RankContext& context, const DeviceSpec& device, const CommunicationSpec& communication,
-                       MeshShape shape) {
+                       MeshShape shape, const ModelSpec* model) {
     World& world = context.world;
     DeviceChoice choice;
     agree(
@@ -101,6 +124,7 @@ RankOnDevice make_rank(RankContext& context, const DeviceSpec& device, const Com
             host.local_size = world.local_size();
             host.world_size = world.size();
             choice = choose_device(device, communication.backend, host);
+            if (model != nullptr) require_kernels(choice, *model);
             return kind_of(choice);
         },
         [&](const std::vector<std::string>& kinds) {

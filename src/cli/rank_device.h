@@ -33,6 +33,14 @@ struct HostDevices {
 // own, else the cpu.
 DeviceChoice choose_device(const DeviceSpec& device, const std::string& backend, const HostDevices& host);
 
+// The rule by which ranks of a host take its GPUs: ordinal of the one for `local_rank`.
+int gpu_of_local_rank(int local_rank, std::size_t gpus);
+
+// PCI bus of the GPU of each rank of `host`, by local rank; empty if they take the cpu, or if choose_device
+// refuses.
+std::vector<std::string> gpus_of_local_ranks(const DeviceSpec& device, const std::string& backend,
+                                             HostDevices host);
+
 // A rank on the device of its choice. Destroyed from below: the rank before the device.
 struct RankOnDevice {
     std::unique_ptr<CudaDevice> accelerator;  // nullptr: the host's processor
@@ -40,9 +48,12 @@ struct RankOnDevice {
     std::string pci_bus;  // of the GPU; empty without one
 };
 
-// Collective over the world: all ranks agree on the kind of device (one that differs is Exit::Resource). Rank
-// 0 logs what was taken.
+// Exit::Usage if the chosen device has no kernels for the model.
+void require_kernels(const DeviceChoice& choice, const ModelSpec& model);
+
+// Collective over the world: all ranks agree on the kind of device (one that differs is Exit::Resource) and
+// that it can compute `model` (nullptr: one that every device can). Rank 0 logs what was taken.
 RankOnDevice make_rank(RankContext& context, const DeviceSpec& device, const CommunicationSpec& communication,
-                       MeshShape shape);
+                       MeshShape shape, const ModelSpec* model);
 
 }  // namespace trainctl

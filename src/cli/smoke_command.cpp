@@ -108,7 +108,7 @@ Exit smoke(RankContext& context, const SmokeCommandOptions& options, const RankS
 
     ParallelSpec parallel;
     const RankOnDevice made = make_rank(context, settings.device, settings.communication,
-                                        mesh_shape(parallel, context.world.size()));
+                                        mesh_shape(parallel, context.world.size()), nullptr);
     const SmokeReport report =
         run_smoke(*made.rank, context.invocation.files, context.invocation.clock, context.log, smoke_options);
     line.finish();

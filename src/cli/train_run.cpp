@@ -214,8 +214,8 @@ Exit train_run(RankContext& context, const JobSpec& job, const TrainOptions& opt
     RankLink& link = control;
     const std::vector<std::string> hosts = link.gather(context.world.host());
     require_one_job(link, job, hosts);
-    const RankOnDevice made =
-        make_rank(context, job.device, job.communication, mesh_shape(job.parallel, context.world.size()));
+    const RankOnDevice made = make_rank(context, job.device, job.communication,
+                                        mesh_shape(job.parallel, context.world.size()), &job.model);
     Rank& rank = *made.rank;
     at_rank_0(link, [&] {
         if (!job.parallel.tensor_across_hosts) require_tensor_groups_on_one_host(hosts, rank.mesh.shape);

@@ -5,6 +5,7 @@
 #include <cmath>
 
 #include "trainctl/base/text.h"
+#include "trainctl/config/device_fit.h"
 #include "trainctl/config/model_math.h"
 #include "trainctl/config/port_range.h"
 #include "trainctl/config/tensor_size.h"
@@ -230,6 +231,15 @@ void check_memory(const JobSpec& job, const CheckContext& context, std::vector<F
             warning({blocks, "memory.gradient_checkpointing"},
                     fmt::format("{} has no effect: memory.gradient_checkpointing is \"none\"", blocks),
                     "leave it out or set memory.gradient_checkpointing"));
+}
+
+void check_kernels(const JobSpec& job, std::vector<Finding>& findings) {
+    if (job.device.kind != DeviceKind::Cuda) return;  // auto: asked again when the device is known
+    const auto misfit = cuda_misfit(job.model);
+    if (misfit)
+        findings.push_back(finding("contradiction",
+                                   {misfit->key, "model.heads", "model.hidden_size", "device.kind"},
+                                   misfit->what, misfit->hint));
 }
 
 void check_launch(const JobSpec& job, std::vector<Finding>& findings) {

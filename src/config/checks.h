@@ -37,6 +37,7 @@ void check_precision(const JobSpec& job, const CheckContext& context, std::vecto
 void check_data_keys(const JobSpec& job, const CheckContext& context, std::vector<Finding>& findings);
 void check_buckets(const JobSpec& job, std::vector<Finding>& findings);
 void check_memory(const JobSpec& job, const CheckContext& context, std::vector<Finding>& findings);
+void check_kernels(const JobSpec& job, std::vector<Finding>& findings);
 void check_launch(const JobSpec& job, std::vector<Finding>& findings);
 void check_device(const JobSpec& job, std::vector<Finding>& findings);
 

@@ -238,6 +238,7 @@ LoadedJob JobReader::finish(std::optional<std::int64_t> world_size) {
     check_data_keys(job_.spec, context, findings);
     check_buckets(job_.spec, findings);
     check_memory(job_.spec, context, findings);
+    check_kernels(job_.spec, findings);
     check_launch(job_.spec, findings);
     check_device(job_.spec, findings);
     report(std::move(findings));

@@ -1,6 +1,7 @@
 // Which device a rank takes, for every mixture of request and host.
 #include "cli/rank_device.h"
 
+#include "cli/gpu_watch.h"
 #include "support/catch.h"
 #include "trainctl/base/error.h"
 
@@ -10,7 +11,8 @@ namespace {
 HostDevices host(int gpus, int local_size, int local_rank = 0) {
     HostDevices here;
     for (int i = 0; i < gpus; ++i)
-        here.devices.push_back({i, "GPU " + std::to_string(i), "bus", 90, 132, 1U << 30U});
+        here.devices.push_back(
+            {i, "GPU " + std::to_string(i), "bus " + std::to_string(i), 90, 132, 1U << 30U});
     here.why_none = "there is no NVIDIA driver";
     here.local_rank = local_rank;
     here.local_size = local_size;
@@ -86,6 +88,64 @@ TEST_CASE("CUDA graphs are honoured or refused", "[cli]") {
                Catch::Contains("device.cuda_graphs") && Catch::Contains("there is no NVIDIA driver"));
     device.kind = DeviceKind::Cpu;
     CHECK_THAT(refusal(device, "auto", host(1, 1), Exit::Usage), Catch::Contains("device.cuda_graphs"));
+}
+
+TEST_CASE("a model without kernels on the chosen device is refused, whoever chose it", "[cli]") {
+    ModelSpec model;
+    model.head_dim = 257;
+    for (const DeviceKind kind : {DeviceKind::Auto, DeviceKind::Cuda}) {
+        try {
+            require_kernels(choose_device(wants(kind), "auto", host(1, 1)), model);
+            FAIL("heads of 257 elements were taken");
+        } catch (const Error& error) {
+            CHECK(error.code() == Exit::Usage);
+            CHECK_THAT(error.what(), Catch::Contains("model.head_dim is 257"));
+        }
+    }
+    CHECK_NOTHROW(require_kernels(choose_device(wants(DeviceKind::Auto), "auto", host(0, 1)), model));
+    model.head_dim = 256;
+    CHECK_NOTHROW(require_kernels(choose_device(wants(DeviceKind::Cuda), "auto", host(1, 1)), model));
+}
+
+TEST_CASE("the GPUs of a host's ranks are known before the ranks meet", "[cli]") {
+    using Buses = std::vector<std::string>;
+    const auto of = [](const DeviceSpec& device, const std::string& backend, const HostDevices& here) {
+        return gpus_of_local_ranks(device, backend, here);
+    };
+    CHECK(of(wants(DeviceKind::Cuda), "auto", host(4, 3)) == Buses{"bus 0", "bus 1", "bus 2"});
+    CHECK(of(wants(DeviceKind::Cuda, true), "auto", host(2, 3)) == Buses{"bus 0", "bus 1", "bus 0"});
+    CHECK(of(wants(DeviceKind::Auto), "auto", host(1, 2)).empty());  // takes the cpu
+    CHECK(of(wants(DeviceKind::Cpu), "auto", host(2, 2)).empty());
+    CHECK(of(wants(DeviceKind::Cuda), "auto", host(1, 2)).empty());  // will be refused
+    for (int rank = 0; rank < 3; ++rank) {
+        const HostDevices here = host(2, 3, rank);
+        const DeviceChoice choice = choose_device(wants(DeviceKind::Cuda, true), "auto", here);
+        CHECK(choice.pci_bus ==
+              of(wants(DeviceKind::Cuda, true), "auto", here)[static_cast<std::size_t>(rank)]);
+    }
+}
+
+TEST_CASE("a GPU that cannot be watched is one line by one rank, a cpu none", "[cli]") {
+    class Lines final : public Log {
+      public:
+        void write(LogLevel level, std::string_view text) override {
+            CHECK(level == LogLevel::Info);
+            all.emplace_back(text);
+        }
+        std::vector<std::string> all;
+    };
+    Lines lines;
+    const char* const missing = "libno-such-library.so.1";
+    CHECK_FALSE(watch_gpu("", 10.0, lines, Speaks::Yes, missing));
+    CHECK_FALSE(watch_gpu("0000:17:00.0", 0.0, lines, Speaks::Yes, missing));
+    CHECK_FALSE(watch_gpu("0000:17:00.0", 10.0, lines, Speaks::No, missing));
+    CHECK(lines.all.empty());
+    CHECK_FALSE(watch_gpu("0000:17:00.0", 10.0, lines, Speaks::Yes, missing));
+    REQUIRE(lines.all.size() == 1);
+    CHECK_THAT(lines.all[0], Catch::StartsWith("GPUs are not watched"));
+    const GpuRecord record = gpu_record(nullptr);
+    CHECK_FALSE(record.temperature_c);
+    CHECK_FALSE(record.last_xid);
 }
 
 }  // namespace trainctl

@@ -45,6 +45,18 @@ TEST_CASE("Sequence length and vocabulary fit the model and the tokens", "[confi
     accepted({"data.format=megatron", "data.dtype=uint16"});  // the header is asked when the file is opened
 }
 
+TEST_CASE("A device has kernels for the model", "[config][checks]") {
+    const std::vector<std::string> wide = {"model.hidden_size=1040", "model.heads=4", "model.ffn_size=64"};
+    const auto on = [&](const char* device, std::vector<std::string> set) {
+        set.push_back(std::string("device.kind=") + device);
+        return set;
+    };
+    refused(on("cuda", wide), "contradiction", "heads of up to 256 elements, model.head_dim is 260");
+    accepted(on("cpu", wide));
+    accepted(on("auto", wide));  // nobody knows yet
+    accepted(on("cuda", {"model.hidden_size=1024", "model.heads=4", "model.ffn_size=64"}));
+}
+
 TEST_CASE("The loss scale starts at or above its minimum, and belongs to fp16", "[config][checks]") {
     const std::string fp16 = "precision.compute=fp16";
     refused({fp16, "precision.loss_scale.minimum=8.0", "precision.loss_scale.initial=4.0"}, "contradiction",
