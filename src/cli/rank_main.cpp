@@ -9,6 +9,7 @@
 #include <new>
 #include <thread>
 
+#include "cli/rank_device.h"
 #include "cli/rank_errors.h"
 #include "cli/spin_wait.h"
 #include "trainctl/base/text.h"
@@ -69,6 +70,24 @@ std::string limit_ports(const PortRange& ports, const LocalPlace& place) {
     return fmt::format("ranks listen on TCP ports {}-{} (launch.port_range)", ports.first, ports.last);
 }
 
+// The cores near the GPUs that the ranks of this host will take, if any.
+void move_to_gpu(const RankSettings& settings, AffinityFacts& facts, AffinityPlan& plan) {
+    if (settings.device.kind == DeviceKind::Cpu) return;
+    HostDevices host;
+    try {
+        host.devices = list_cuda_devices(&host.why_none);
+    } catch (
+        const Error&) {  // a driver in trouble: make_rank() says it, when the ranks can agree on who speaks
+        return;
+    }
+    host.local_size = facts.place.size;
+    host.world_size = environment_ranks();
+    facts.gpus = find_gpus(gpus_of_local_ranks(settings.device, settings.communication.backend, host));
+    if (facts.gpus.empty()) return;
+    plan = plan_affinity(facts);
+    apply_affinity(plan);
+}
+
 // Who answers a signal: one line, however many ranks got it.
 Announce announce() {
     if (environment_ranks() == 1) return Announce::AtOnce;
@@ -85,13 +104,16 @@ Exit rank_main(Invocation& invocation, const RankSettings& settings,
     const LocalPlace place = local_place();
     const std::string ports =
         settings.ports && launched_by_mpi() ? limit_ports(*settings.ports, place) : std::string();
-    AffinityPlan affinity = plan_affinity(affinity_facts(place, static_cast<int>(settings.device.threads)));
+    AffinityFacts facts = affinity_facts(place, static_cast<int>(settings.device.threads));
+    AffinityPlan affinity = plan_affinity(facts);
     apply_affinity(affinity);
     StopFlag stop;
     DescriptorLog log(STDERR_FILENO, LogLevel::Info, {environment_rank(), environment_ranks(), host_name()});
     const SignalThread signals(stop, log, announce());
     // Training outlives the terminal or pipe that its progress went to.
     std::signal(SIGPIPE, SIG_IGN);
+    // The driver may start threads when it is asked for its GPUs: with the rank's cores and signals blocked.
+    move_to_gpu(settings, facts, affinity);
 
     const CpuDeviceOptions options{affinity.threads, choose_cpu_isa(settings.device.cpu_isa)};
     const std::unique_ptr<CpuDevice> device = make_cpu_device(options);

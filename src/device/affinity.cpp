@@ -50,9 +50,10 @@ AffinityPlan keep_binding(const AffinityFacts& facts, const std::vector<CpuList>
     return plan;
 }
 
-AffinityPlan rank_share(const AffinityFacts& facts, const std::vector<CpuList>& job) {
-    const int total = core_count(job);
-    const auto [rank, size] = facts.place;
+// An even part of `cores` for the rank at place.rank of place.size: neighbours, at least one.
+AffinityPlan share_of(const std::vector<CpuList>& cores, LocalPlace place) {
+    const int total = core_count(cores);
+    const auto [rank, size] = place;
     AffinityPlan plan;
     int begin = rank % std::max(total, 1);
     int end = begin + 1;
@@ -62,15 +63,88 @@ AffinityPlan rank_share(const AffinityFacts& facts, const std::vector<CpuList>& 
         plan.threads = total / size;  // the same for all: the slowest rank sets the pace
     }
     for (int core = begin; core < std::min(end, total); ++core) {
-        const CpuList& cpus = job[static_cast<std::size_t>(core)];
+        const CpuList& cpus = cores[static_cast<std::size_t>(core)];
         plan.cpus.insert(plan.cpus.end(), cpus.begin(), cpus.end());
     }
     std::sort(plan.cpus.begin(), plan.cpus.end());
+    return plan;
+}
+
+std::string describe(const GpuPlace& gpu) {
+    return gpu.numa_node < 0 ? fmt::format("GPU {}", gpu.pci_bus)
+                             : fmt::format("GPU {} (NUMA node {})", gpu.pci_bus, gpu.numa_node);
+}
+
+// Ranks whose GPUs hang on the same place, as one of them sees it.
+struct Neighbours {
+    std::vector<CpuList> cores;  // of the job, near those GPUs
+    LocalPlace place;
+};
+
+Neighbours neighbours_of(const AffinityFacts& facts, const std::vector<CpuList>& job, int rank) {
+    const CpuList& near = facts.gpus[static_cast<std::size_t>(rank)].near;
+    Neighbours neighbours{cores_within(job, near), {0, 0}};
+    for (int other = 0; other < facts.place.size; ++other) {
+        if (facts.gpus[static_cast<std::size_t>(other)].near != near) continue;
+        if (other < rank) ++neighbours.place.rank;
+        ++neighbours.place.size;
+    }
+    return neighbours;
+}
+
+// Why ranks cannot be placed near their GPUs; empty if they can. All ranks of a host see the same: if some
+// were placed near their GPUs and others anywhere, they would get the same cores.
+std::string why_not_near(const AffinityFacts& facts, const std::vector<CpuList>& job) {
+    if (static_cast<int>(facts.gpus.size()) != facts.place.size) return "not every rank has one";
+    for (int rank = 0; rank < facts.place.size; ++rank) {
+        const GpuPlace& gpu = facts.gpus[static_cast<std::size_t>(rank)];
+        if (gpu.near.empty()) return fmt::format("where GPU {} hangs is not known", gpu.pci_bus);
+        const Neighbours neighbours = neighbours_of(facts, job, rank);
+        if (core_count(neighbours.cores) < neighbours.place.size) {
+            return fmt::format("the job may use {} near {} for {}",
+                               counted(core_count(neighbours.cores), "core"), describe(gpu),
+                               counted(neighbours.place.size, "rank"));
+        }
+        for (const GpuPlace& other : facts.gpus) {
+            if (other.near != gpu.near && !intersection(other.near, gpu.near).empty()) {
+                return fmt::format("what is near GPU {} and near GPU {} overlaps", gpu.pci_bus,
+                                   other.pci_bus);
+            }
+        }
+    }
+    return {};
+}
+
+AffinityPlan share_near_gpu(const AffinityFacts& facts, const std::vector<CpuList>& job) {
+    const Neighbours neighbours = neighbours_of(facts, job, facts.place.rank);
+    AffinityPlan plan = share_of(neighbours.cores, neighbours.place);
+    for (int rank = 0; rank < facts.place.size; ++rank) {
+        const Neighbours others = neighbours_of(facts, job, rank);
+        plan.threads = std::min(plan.threads, core_count(others.cores) / others.place.size);
+    }
+    plan.text = fmt::format("share {} of {} in the {} near {}", neighbours.place.rank + 1,
+                            neighbours.place.size, counted(core_count(neighbours.cores), "core"),
+                            describe(facts.gpus[static_cast<std::size_t>(facts.place.rank)]));
+    return plan;
+}
+
+AffinityPlan share_anywhere(const AffinityFacts& facts, const std::vector<CpuList>& job) {
+    const int total = core_count(job);
+    const auto [rank, size] = facts.place;
+    AffinityPlan plan = share_of(job, facts.place);
     const std::string cores = counted(total, "core");
     plan.text =
         size > 1 ? fmt::format("share of local rank {} of {} in the {} allowed to the job", rank, size, cores)
                  : fmt::format("all {} allowed to the job", cores);
     if (total < size) plan.text += ", which are fewer than the ranks";
+    return plan;
+}
+
+AffinityPlan rank_share(const AffinityFacts& facts, const std::vector<CpuList>& job) {
+    const std::string far = facts.gpus.empty() ? std::string() : why_not_near(facts, job);
+    AffinityPlan plan =
+        facts.gpus.empty() || !far.empty() ? share_anywhere(facts, job) : share_near_gpu(facts, job);
+    if (!far.empty()) plan.text += fmt::format("; not by the places of the GPUs: {}", far);
     if (facts.launcher == LauncherBinding::SilentDefault) {
         plan.text += fmt::format("; OpenMPI's default binding to cpus {} replaced", format_cpus(facts.bound));
     }

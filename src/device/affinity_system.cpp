@@ -1,5 +1,4 @@
 // The part of affinity that looks at and changes the real machine.
-#include <hwloc.h>
 #include <sched.h>
 #include <unistd.h>
 
@@ -13,6 +12,7 @@
 #include <string>
 #include <system_error>
 
+#include "device/hwloc_sets.h"
 #include "device/system_info.h"
 #include "trainctl/device/affinity.h"
 
@@ -83,17 +83,6 @@ LauncherBinding launcher_binding() {
                                                                 : LauncherBinding::SilentDefault;
 }
 
-CpuList to_list(hwloc_const_cpuset_t set) {
-    CpuList cpus;
-    if (set == nullptr) return cpus;
-    for (int cpu = hwloc_bitmap_first(set); cpu >= 0; cpu = hwloc_bitmap_next(set, cpu)) cpus.push_back(cpu);
-    return cpus;
-}
-
-struct DestroyTopology {
-    void operator()(hwloc_topology_t topology) const { hwloc_topology_destroy(topology); }
-};
-
 std::vector<CpuList> objects(hwloc_topology_t topology, hwloc_obj_type_t type) {
     std::vector<CpuList> lists;
     hwloc_obj_t object = nullptr;
@@ -105,16 +94,13 @@ std::vector<CpuList> objects(hwloc_topology_t topology, hwloc_obj_type_t type) {
 
 // Cores, domains and allowed processors; every processor its own core if hwloc cannot tell.
 void read_topology(AffinityFacts& facts) {
-    hwloc_topology_t raw = nullptr;
-    if (hwloc_topology_init(&raw) == 0) {
-        const std::unique_ptr<hwloc_topology, DestroyTopology> topology(raw);
-        if (hwloc_topology_load(raw) == 0) {
-            facts.cores = objects(raw, HWLOC_OBJ_CORE);
-            facts.domains = objects(raw, HWLOC_OBJ_NUMANODE);
-            for (CpuList& package : objects(raw, HWLOC_OBJ_PACKAGE))
-                facts.domains.push_back(std::move(package));
-            facts.allowed = to_list(hwloc_topology_get_allowed_cpuset(raw));
-        }
+    const auto topology = new_topology();
+    if (topology && hwloc_topology_load(topology.get()) == 0) {
+        facts.cores = objects(topology.get(), HWLOC_OBJ_CORE);
+        facts.domains = objects(topology.get(), HWLOC_OBJ_NUMANODE);
+        for (CpuList& package : objects(topology.get(), HWLOC_OBJ_PACKAGE))
+            facts.domains.push_back(std::move(package));
+        facts.allowed = to_list(hwloc_topology_get_allowed_cpuset(topology.get()));
     }
     if (facts.allowed.empty()) {
         facts.allowed.resize(static_cast<std::size_t>(std::max(1L, sysconf(_SC_NPROCESSORS_ONLN))));

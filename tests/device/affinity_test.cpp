@@ -149,3 +149,125 @@ TEST_CASE("this machine can be planned for and bound") {
     CHECK_THAT(plan.text, !Catch::Contains("not bound: "));
     CHECK(affinity_facts({}, 0).bound == plan.cpus);
 }
+
+namespace {
+
+// A machine of two NUMA nodes whose ranks have GPUs on these nodes, by local rank.
+AffinityFacts machine_with_gpus(const std::vector<int>& nodes, int cores, int threads_per_core = 1) {
+    AffinityFacts facts = machine(cores, threads_per_core, cores / 2);
+    for (const int node : nodes) {
+        facts.gpus.push_back({"0000:" + std::to_string(10 + facts.gpus.size()) + ":00.0",
+                              facts.domains[static_cast<std::size_t>(node)], node});
+    }
+    return facts;
+}
+
+std::vector<AffinityPlan> plans_of_ranks(const AffinityFacts& facts) {
+    std::vector<AffinityPlan> plans;
+    const auto size = static_cast<int>(facts.gpus.size());
+    for (int rank = 0; rank < size; ++rank) plans.push_back(plan_for(facts, rank, size));
+    return plans;
+}
+
+bool disjoint(const std::vector<AffinityPlan>& plans) {
+    CpuList all;
+    for (const AffinityPlan& plan : plans) all.insert(all.end(), plan.cpus.begin(), plan.cpus.end());
+    std::sort(all.begin(), all.end());
+    return std::adjacent_find(all.begin(), all.end()) == all.end();
+}
+
+bool within(const CpuList& cpus, const CpuList& near) {
+    return std::includes(near.begin(), near.end(), cpus.begin(), cpus.end());
+}
+
+}  // namespace
+
+TEST_CASE("ranks compute near their GPUs, whatever the order of the GPUs") {
+    for (const int threads_per_core : {1, 2}) {
+        const AffinityFacts facts = machine_with_gpus({0, 1, 1, 0, 0, 1, 0, 1}, 32, threads_per_core);
+        const std::vector<AffinityPlan> plans = plans_of_ranks(facts);
+        CHECK(disjoint(plans));
+        for (std::size_t rank = 0; rank < plans.size(); ++rank) {
+            CAPTURE(threads_per_core, rank, plans[rank].text);
+            CHECK(plans[rank].threads == 4);
+            CHECK(plans[rank].cpus.size() == static_cast<std::size_t>(4 * threads_per_core));
+            CHECK(within(plans[rank].cpus, facts.gpus[rank].near));
+        }
+        CHECK(plans[2].cpus.front() == 20);
+        CHECK_THAT(plans[2].text,
+                   Catch::Contains("share 2 of 4 in the 16 cores near GPU 0000:12:00.0 (NUMA node 1)"));
+    }
+}
+
+TEST_CASE("ranks whose GPUs all hang on one node share its cores") {
+    const AffinityFacts facts = machine_with_gpus({1, 1, 1, 1}, 16);
+    const std::vector<AffinityPlan> plans = plans_of_ranks(facts);
+    CHECK(disjoint(plans));
+    for (const AffinityPlan& plan : plans) {
+        CHECK(plan.threads == 2);
+        CHECK(within(plan.cpus, facts.domains[1]));
+    }
+}
+
+TEST_CASE("ranks on an emptier node have more cores, not more threads") {
+    const AffinityFacts facts = machine_with_gpus({0, 0, 0, 1}, 12);
+    const std::vector<AffinityPlan> plans = plans_of_ranks(facts);
+    CHECK(disjoint(plans));
+    for (const AffinityPlan& plan : plans) CHECK(plan.threads == 2);
+    CHECK(plans[3].cpus.size() == 6);
+}
+
+TEST_CASE("where not all ranks find cores near their GPUs, all share as if they had none, and say why") {
+    const auto falls_back = [](const AffinityFacts& facts, const std::string& why) {
+        AffinityFacts without = facts;
+        without.gpus.clear();
+        const auto size = static_cast<int>(facts.gpus.size());
+        for (int rank = 0; rank < size; ++rank) {
+            const AffinityPlan plan = plan_for(facts, rank, size);
+            CHECK(plan.cpus == plan_for(without, rank, size).cpus);
+            CHECK(plan.threads == plan_for(without, rank, size).threads);
+            CHECK_THAT(plan.text, Catch::Contains("not by the places of the GPUs: " + why));
+        }
+    };
+    AffinityFacts unknown = machine_with_gpus({0, 1}, 8);
+    unknown.gpus[1].near.clear();
+    falls_back(unknown, "where GPU 0000:11:00.0 hangs is not known");
+
+    AffinityFacts outside = machine_with_gpus({0, 1}, 8);
+    outside.allowed = outside.bound = {0, 1, 2, 3};  // a job on node 0 only
+    falls_back(outside, "the job may use 0 cores near GPU 0000:11:00.0 (NUMA node 1) for 1 rank");
+
+    falls_back(machine_with_gpus({0, 0, 0, 1}, 4),
+               "the job may use 2 cores near GPU 0000:10:00.0 (NUMA node 0) for 3 ranks");
+
+    AffinityFacts nested = machine_with_gpus({0, 1}, 8);
+    nested.gpus[1].near = {0, 1, 2, 3, 4, 5, 6, 7};
+    falls_back(nested, "what is near GPU 0000:10:00.0 and near GPU 0000:11:00.0 overlaps");
+}
+
+TEST_CASE("a user's binding wins over the places of GPUs") {
+    AffinityFacts facts = machine_with_gpus({0, 1}, 8);
+    facts.launcher = LauncherBinding::Requested;
+    facts.bound = {0, 1};
+    const AffinityPlan plan = plan_for(facts, 1, 2);
+    CHECK(plan.cpus == CpuList{0, 1});
+    CHECK_THAT(plan.text, Catch::Contains("the user's binding"));
+}
+
+TEST_CASE("hwloc's topology tells where GPUs hang") {
+    const std::string file = std::string(TRAINCTL_TOPOLOGIES) + "/two_nodes.xml";
+    const auto gpus =
+        find_gpus({"0000:b1:00.0", "0000:17:00.0", "0000:65:00.0", "0000:e3:00.0", "0000:99:00.0"}, file);
+    REQUIRE(gpus.size() == 5);
+    CHECK(gpus[0].pci_bus == "0000:b1:00.0");
+    CHECK(gpus[0].near == CpuList{4, 5, 6, 7});
+    CHECK(gpus[0].numa_node == 1);
+    CHECK(gpus[1].near == CpuList{0, 1, 2, 3});
+    CHECK(gpus[1].numa_node == 0);
+    CHECK(gpus[2].near == CpuList{4, 5, 6, 7});
+    CHECK(gpus[3].near.empty());  // under neither node
+    CHECK(gpus[3].numa_node == -1);
+    CHECK(gpus[4].near.empty());  // not there
+    CHECK(find_gpus({}, file).empty());
+    CHECK(find_gpus({"0000:17:00.0"}, file + ".missing").front().near.empty());
+}

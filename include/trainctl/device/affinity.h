@@ -1,5 +1,6 @@
-// Which processors a rank computes on. Everything the job may use is shared evenly by the ranks of a host; a
-// binding that the user asked for (taskset, mpirun --bind-to, srun --cpu-bind) is kept, and only OpenMPI's
+// Which processors a rank computes on. Everything the job may use is shared evenly by the ranks of a host;
+// ranks that use GPUs get their share of what is near theirs, where that is known of all and enough for all.
+// A binding that the user asked for (taskset, mpirun --bind-to, srun --cpu-bind) is kept, and only OpenMPI's
 // silent default, which ties `mpirun -n 1` to one core, is widened to the rank's share.
 #pragma once
 
@@ -25,6 +26,13 @@ enum class LauncherBinding {
     Unbound,        // the user chose "no binding"
 };
 
+// Where a GPU hangs on the machine.
+struct GpuPlace {
+    std::string pci_bus;  // "0000:17:00.0"
+    CpuList near;         // processors of its NUMA node, whether the job may use them or not; empty: unknown
+    int numa_node = -1;   // -1: unknown, or near to several
+};
+
 // What planning depends on; plain data, so that any machine can be made up.
 struct AffinityFacts {
     std::vector<CpuList>
@@ -35,7 +43,8 @@ struct AffinityFacts {
     LauncherBinding launcher = LauncherBinding::None;
     double cpu_quota = 0.0;  // processors' worth of time for all ranks of the host; 0: no limit
     LocalPlace place;
-    int wanted_threads = 0;  // device.threads; 0: one per core of the share
+    int wanted_threads = 0;      // device.threads; 0: one per core of the share
+    std::vector<GpuPlace> gpus;  // of every rank of this host, by local rank; empty: they compute on the cpu
 };
 
 struct AffinityPlan {
@@ -47,7 +56,12 @@ struct AffinityPlan {
 // Pure.
 AffinityPlan plan_affinity(const AffinityFacts& facts);
 
-// Looks at this machine and this process. Must run before apply_affinity and before threads are started.
+// The same GPUs with their places, as hwloc knows them. `topology` (for tests): an XML file written by lstopo
+// instead of this machine.
+std::vector<GpuPlace> find_gpus(const std::vector<std::string>& pci_buses, const std::string& topology = {});
+
+// Looks at this machine and this process, but for GPUs. Must run before apply_affinity and before threads are
+// started.
 AffinityFacts affinity_facts(LocalPlace place, int wanted_threads);
 // Binds the calling thread and all threads it starts later. Must precede the first OpenMP region. A refusal
 // by the kernel is no error: the plan's text says so.
