@@ -173,7 +173,7 @@ class Gpu final : public CudaDevice {
         DeviceInfo info;
         info.kind = "cuda";
         info.name = entry_.name;
-        info.memory_bytes = entry_.memory_bytes;
+        info.memory_bytes = free_bytes() + use_.device_bytes;
         info.memory = DeviceMemoryKind::Own;
         return info;
     }
@@ -227,6 +227,14 @@ class Gpu final : public CudaDevice {
     }
 
   private:
+    // What other processes, the context and the libraries have left.
+    static std::uint64_t free_bytes() {
+        std::size_t free = 0;
+        std::size_t total = 0;
+        check(cudaMemGetInfo(&free, &total), "cudaMemGetInfo");
+        return free;
+    }
+
     std::string refusal(std::size_t bytes, Memory memory, std::string_view what) const {
         if (memory == Memory::Pinned)
             return fmt::format("pinning {} of host memory for {}", format_bytes(bytes), what);

@@ -12,6 +12,8 @@ Mesh make_cuda_mesh(Mesh host_mesh, Device& device, CpuDevice& host, const CudaM
     std::shared_ptr<cuda::NcclWatch> watch;
     if (options.transport == CudaTransport::Nccl)
         watch = std::make_shared<cuda::NcclWatch>(options.timeout_s, options.on_failure);
+    mesh.transport =
+        options.transport == CudaTransport::Nccl ? MeshTransport::Direct : MeshTransport::ThroughHost;
     // The same order on all ranks: making one is collective.
     for (std::unique_ptr<Communicator>* axis :
          {&mesh.data, &mesh.tensor, &mesh.pipeline, &mesh.embedding, &mesh.node}) {

@@ -3,8 +3,6 @@
 #include <fmt/core.h>
 
 #include <cstring>
-#include <map>
-#include <vector>
 
 #include "cuda/kernels/accumulate.h"
 #include "cuda/stream.h"
@@ -100,13 +98,11 @@ class NcclCommunicator final : public Communicator {
             return reduce_into(shard.data, full, stream);
         }
         invariant(shard.dtype == DType::F32, "reduce_scatter: only F32 shards accumulate or widen");
-        const void* sum = full.data;
-        if (size() > 1) {
-            std::byte* scratch = scratch_of(stream, storage_bytes(shard.elements(), full.dtype));
-            reduce_into(scratch, full, stream);
-            sum = scratch;
-        }
-        accumulate(handle(stream), shard.as<float>(), sum, full.dtype, shard.elements(), into);
+        // The sum takes the rank's own part of what it sends: that needs no memory of its own.
+        const TensorView own = full.flat(rank() * shard.elements(), shard.elements());
+        invariant(own.data != shard.data, "reduce_scatter: a shard within the tensor cannot accumulate");
+        if (size() > 1) reduce_into(own.data, full, stream);
+        accumulate(handle(stream), shard.as<float>(), own.data, full.dtype, shard.elements(), into);
     }
 
     void all_gather(TensorView full, TensorView shard, Stream& stream) override {
@@ -189,14 +185,6 @@ class NcclCommunicator final : public Communicator {
         if (to.data != from.data) device_.copy(stream, to.data, from.data, from.bytes());
     }
 
-    std::byte* scratch_of(Stream& stream, std::size_t bytes) {
-        std::vector<Buffer>& buffers = scratch_[&stream];
-        // Outgrown ones stay: messages under way may use them. Sizes settle within the first step.
-        if (buffers.empty() || buffers.back().bytes() < bytes)
-            buffers.push_back(device_.allocate(bytes, Memory::Device, "communication staging"));
-        return buffers.back().data();
-    }
-
     void check_parts(const char* what, const TensorView& full, const TensorView& shard) const {
         if (full.elements() == shard.elements() * size()) return;
         fail(Exit::Internal, fmt::format("{} over {} ranks of '{}': {} elements are not {} times {}", what,
@@ -208,7 +196,6 @@ class NcclCommunicator final : public Communicator {
     CpuDevice& host_;
     std::shared_ptr<NcclWatch> watch_;
     ncclComm_t communicator_ = nullptr;
-    std::map<const Stream*, std::vector<Buffer>> scratch_;
     const Stream* group_stream_ = nullptr;
     std::size_t group_bytes_ = 0;
     unsigned sequence_ = 0;

@@ -174,6 +174,12 @@ void check_memory(const LoadedJob& loaded, std::optional<std::int64_t> ranks,
                   std::vector<Problem>& problems) {
     const JobSpec& job = loaded.spec;
     if (!loaded.ok() || job.training.micro_batch_size <= 0 || job.training.global_batch_size <= 0) return;
+    if (job.device.kind == DeviceKind::Cuda) {
+        problems.push_back(problem_of(Severity::Unchecked, "memory", "training.micro_batch_size",
+                                      "whether the job fits into its GPUs is found when the ranks start", {},
+                                      Exit::Resource));
+        return;
+    }
     try {
         const auto device = make_cpu_device({1, choose_cpu_isa(job.device.cpu_isa)});
         const std::uint64_t available = device->info().memory_bytes;

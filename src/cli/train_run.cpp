@@ -79,18 +79,24 @@ void warn_unshared_directory(RankContext& context, RankLink& link, const std::st
 }
 
 // Before anything is allocated or created: whether the ranks of each host fit into it.
-void require_memory(RankContext& context, RankLink& link, const Rank& rank, const JobSpec& job) {
+// One line for each memory that a rank takes from: numbers, then its name.
+void require_memory(RankContext& context, RankLink& link, const RankOnDevice& made, const JobSpec& job) {
+    const Rank& rank = *made.rank;
+    const auto line = [](const MemoryNeed& need, std::uint64_t available, const std::string& where) {
+        return fmt::format("{} {} {} {} {} {}\n", need.batch_bytes, need.state_bytes, need.host_bytes,
+                           need.staging_bytes, available, where);
+    };
     const auto mine = [&] {
-        MemoryNeed need = memory_need(job, rank.mesh.shape, rank.mesh.place, batch_layout(job, rank.mesh),
-                                      rank.backend->ops());
-        const DeviceInfo device = rank.device.info();
-        if (device.memory == DeviceMemoryKind::Own) need.staging_bytes = 0;  // it is the host's
-        // A GPU's memory is its rank's alone.
-        const std::string where = device.memory == DeviceMemoryKind::Host
-                                      ? context.world.host()
-                                      : fmt::format("the GPU of rank {}", context.world.rank());
-        return fmt::format("{} {} {} {} {}", need.batch_bytes, need.state_bytes, need.staging_bytes,
-                           device.memory_bytes, where);
+        const MemoryNeed need =
+            memory_need(job, rank.mesh.shape, rank.mesh.place, batch_layout(job, rank.mesh),
+                        rank.backend->ops(), rank.mesh.transport);
+        const std::string host = context.world.host();
+        if (rank.device.info().memory == DeviceMemoryKind::Host)
+            return line(need, rank.device.info().memory_bytes, host);
+        // Ranks that share a GPU share its memory.
+        return line({need.batch_bytes, need.state_bytes, 0, 0}, rank.device.info().memory_bytes,
+                    fmt::format("GPU {} of {}", made.pci_bus, host)) +
+               line({0, 0, need.host_bytes, need.staging_bytes}, context.device.info().memory_bytes, host);
     };
     const auto judge = [&](const std::vector<std::string>& answers) {
         struct Host {
@@ -100,18 +106,21 @@ void require_memory(RankContext& context, RankLink& link, const Rank& rank, cons
         };
         std::map<std::string, Host> by_name;
         for (const std::string& answer : answers) {
-            std::istringstream numbers(answer);
+            std::istringstream lines(answer);
             MemoryNeed need;
             std::uint64_t available = 0;
-            numbers >> need.batch_bytes >> need.state_bytes >> need.staging_bytes >> available >> std::ws;
-            std::string where;
-            std::getline(numbers, where);
-            Host& host = by_name[where];
-            host.need.batch_bytes += need.batch_bytes;
-            host.need.state_bytes += need.state_bytes;
-            host.need.staging_bytes += need.staging_bytes;
-            host.available = std::min(host.available, available);
-            ++host.ranks;
+            while (lines >> need.batch_bytes >> need.state_bytes >> need.host_bytes >> need.staging_bytes >>
+                   available) {
+                std::string where;
+                std::getline(lines >> std::ws, where);
+                Host& host = by_name[where];
+                host.need.batch_bytes += need.batch_bytes;
+                host.need.state_bytes += need.state_bytes;
+                host.need.host_bytes += need.host_bytes;
+                host.need.staging_bytes += need.staging_bytes;
+                host.available = std::min(host.available, available);
+                ++host.ranks;
+            }
         }
         for (const auto& [name, host] : by_name) {
             if (host.need.bytes() > host.available)
@@ -238,7 +247,7 @@ Exit train_run(RankContext& context, const JobSpec& job, const TrainOptions& opt
     const DataFingerprint data_print = require_one_corpus(context, link, *corpus, hosts);
     const std::string data_id = at_rank_0(link, [&] { return data_print.id; });
 
-    require_memory(context, link, rank, job);
+    require_memory(context, link, made, job);
     if (asked_to_stop(control, context.stop)) return stop_early(context, nothing_started);
     std::unique_ptr<RunDirectory> directory;
     SharedRun run;

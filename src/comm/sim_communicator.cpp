@@ -12,8 +12,15 @@ namespace {
 // of the whole tensor for each half of a reduction.
 class SimCommunicator final : public Communicator {
   public:
-    SimCommunicator(SimDevice& device, int rank, int size, std::string_view name)
-        : device_(device), rank_(rank), size_(size), name_(name), staging_(device, name) {
+    SimCommunicator(SimDevice& device, int rank, int size, std::string_view name, MeshTransport transport)
+        : device_(device),
+          rank_(rank),
+          size_(size),
+          name_(name),
+          transport_(transport),
+          // Between GPUs it is the host that adds up.
+          staging_(device, name, transport == MeshTransport::Processors ? Memory::Device : Memory::Pinned),
+          copies_(device, name_ + ", copies", Memory::Pinned) {
         invariant(size >= 1 && rank >= 0 && rank < size, "sim communicator: rank outside its size");
     }
 
@@ -23,21 +30,24 @@ class SimCommunicator final : public Communicator {
 
     void all_reduce(TensorView tensor, Reduce /*reduce*/, Stream& stream) override {
         check_combinable(tensor.dtype, tensor.dtype);
-        staging_.get(stream, all_reduce_staging(tensor.elements(), tensor.dtype, size_, tuning_));
+        stage(stream, all_reduce_staging(tensor.elements(), tensor.dtype, size_, tuning_), tensor.bytes());
         const bool small = all_reduce_is_small(tensor.bytes(), size_, tuning_);
         message(stream, small ? static_cast<double>(tensor.bytes()) * (size_ - 1) : 2.0 * half(tensor));
     }
     void reduce_scatter(TensorView shard, TensorView full, Into /*into*/, Stream& stream) override {
         check_combinable(full.dtype, shard.dtype);
         check_parts(full, shard);
-        staging_.get(stream, reduce_scatter_staging(shard.elements(), full.dtype, size_, tuning_));
+        stage(stream, reduce_scatter_staging(shard.elements(), full.dtype, size_, tuning_),
+              full.bytes() + shard.bytes());
         message(stream, half(full));
     }
     void all_gather(TensorView full, TensorView shard, Stream& stream) override {
         check_parts(full, shard);
+        stage(stream, 0, full.bytes() + shard.bytes());
         message(stream, half(full));
     }
     void broadcast(TensorView tensor, int /*root*/, Stream& stream) override {
+        stage(stream, 0, tensor.bytes());
         message(stream, static_cast<double>(tensor.bytes()));
     }
     void send(TensorView tensor, int /*to*/, Stream& stream) override {
@@ -54,6 +64,7 @@ class SimCommunicator final : public Communicator {
     void group_end(Stream& stream) override {
         invariant(group_stream_ == &stream, "group_end: no group is open on this stream");
         group_stream_ = nullptr;
+        stage(stream, 0, static_cast<std::size_t>(group_bytes_));
         if (group_bytes_ > 0.0) message(stream, group_bytes_);
     }
     void barrier() override {}  // no peers: everybody has arrived
@@ -67,6 +78,12 @@ class SimCommunicator final : public Communicator {
     void abort(const std::string& reason) override { fail(Exit::Peer, reason); }
 
   private:
+    // `added` bytes where sums are made; `copied`: of the tensors, which go through host memory or do not.
+    void stage(const Stream& stream, std::size_t added, std::size_t copied) {
+        if (size_ == 1 || transport_ == MeshTransport::Direct) return;
+        staging_.get(stream, added);
+        if (transport_ == MeshTransport::ThroughHost) copies_.get(stream, copied);
+    }
     void message(Stream& stream, double bytes) {
         if (size_ > 1) device_.message(stream, bytes);
     }
@@ -75,6 +92,7 @@ class SimCommunicator final : public Communicator {
         if (group_stream_ == &stream) {
             group_bytes_ += bytes;
         } else {
+            stage(stream, 0, static_cast<std::size_t>(bytes));
             message(stream, bytes);
         }
     }
@@ -90,7 +108,9 @@ class SimCommunicator final : public Communicator {
     int size_;
     std::string name_;
     CommTuning tuning_;
+    MeshTransport transport_;
     StagingPool staging_;
+    StagingPool copies_;
     const Stream* group_stream_ = nullptr;
     double group_bytes_ = 0.0;
 };
@@ -98,21 +118,24 @@ class SimCommunicator final : public Communicator {
 }  // namespace
 
 std::unique_ptr<Communicator> make_sim_communicator(SimDevice& device, int rank, int size,
-                                                    std::string_view name) {
-    return std::make_unique<SimCommunicator>(device, rank, size, name);
+                                                    std::string_view name, MeshTransport transport) {
+    return std::make_unique<SimCommunicator>(device, rank, size, name, transport);
 }
 
-Mesh make_sim_mesh(SimDevice& device, MeshShape shape, MeshPlace place) {
+Mesh make_sim_mesh(SimDevice& device, MeshShape shape, MeshPlace place, MeshTransport transport) {
+    const auto axis = [&](int rank, int size, std::string_view name) {
+        return make_sim_communicator(device, rank, size, name, transport);
+    };
     Mesh mesh;
     mesh.shape = shape;
     mesh.place = place;
-    mesh.data = make_sim_communicator(device, place.data, shape.data, "data");
-    mesh.tensor = make_sim_communicator(device, place.tensor, shape.tensor, "tensor");
-    mesh.pipeline = make_sim_communicator(device, place.pipeline, shape.pipeline, "pipeline");
-    if (shape.pipeline > 1 && (place.pipeline == 0 || place.pipeline == shape.pipeline - 1)) {
-        mesh.embedding = make_sim_communicator(device, place.pipeline == 0 ? 0 : 1, 2, "embedding");
-    }
-    mesh.node = make_sim_communicator(device, 0, 1, "node");
+    mesh.transport = transport;
+    mesh.data = axis(place.data, shape.data, "data");
+    mesh.tensor = axis(place.tensor, shape.tensor, "tensor");
+    mesh.pipeline = axis(place.pipeline, shape.pipeline, "pipeline");
+    if (shape.pipeline > 1 && (place.pipeline == 0 || place.pipeline == shape.pipeline - 1))
+        mesh.embedding = axis(place.pipeline == 0 ? 0 : 1, 2, "embedding");
+    mesh.node = axis(0, 1, "node");
     return mesh;
 }
 

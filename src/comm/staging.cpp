@@ -49,15 +49,15 @@ std::size_t all_reduce_staging(std::int64_t elements, DType dtype, int ranks, co
     return reduce_scatter_staging(all_reduce_part(elements, ranks), dtype, ranks, tuning);
 }
 
-StagingPool::StagingPool(Device& device, std::string_view communicator)
-    : device_(device), what_("communication staging (" + std::string(communicator) + ")") {}
+StagingPool::StagingPool(Device& device, std::string_view communicator, Memory memory)
+    : device_(device), what_("communication staging (" + std::string(communicator) + ")"), memory_(memory) {}
 
 std::shared_ptr<Buffer> StagingPool::get(const Stream& stream, std::size_t bytes) {
     if (bytes == 0) return nullptr;
     std::shared_ptr<Buffer>& buffer = buffers_[&stream];
     if (!buffer || buffer->bytes() < bytes) {
         const std::size_t rounded = std::bit_ceil(std::max(bytes, smallest_buffer));  // few growths
-        buffer = std::make_shared<Buffer>(device_.allocate(rounded, Memory::Device, what_));
+        buffer = std::make_shared<Buffer>(device_.allocate(rounded, memory_, what_));
     }
     return buffer;
 }

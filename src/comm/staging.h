@@ -38,13 +38,14 @@ std::size_t all_reduce_staging(std::int64_t elements, DType dtype, int ranks, co
 // ownership: a buffer that was outgrown goes when its last operation has ended.
 class StagingPool {
   public:
-    StagingPool(Device& device, std::string_view communicator);
+    StagingPool(Device& device, std::string_view communicator, Memory memory = Memory::Device);
     // At least `bytes` (nullptr for 0) for operations of `stream`.
     std::shared_ptr<Buffer> get(const Stream& stream, std::size_t bytes);
 
   private:
     Device& device_;
     std::string what_;
+    Memory memory_;
     std::map<const Stream*, std::shared_ptr<Buffer>> buffers_;
 };
 

@@ -73,12 +73,12 @@ std::uint64_t DryPass::device_bytes() const {
     return bytes;
 }
 
-DryPass dry_pass(const JobSpec& job, MeshShape shape, MeshPlace place, const BatchLayout& layout,
-                 Ops planned) {
+DryPass dry_pass(const JobSpec& job, MeshShape shape, MeshPlace place, const BatchLayout& layout, Ops planned,
+                 MeshTransport transport) {
     const auto device = make_sim_device(SimProfile{});
     const auto backend = make_sim_ops(*device, planned);
     const Ops ops = backend->ops();
-    Mesh mesh = make_sim_mesh(*device, shape, place);
+    Mesh mesh = make_sim_mesh(*device, shape, place, transport);
     const auto compute = device->make_stream("compute", StreamRole::Compute);
     const auto communication = device->make_stream("communication", StreamRole::Communication);
     const auto exchange = device->make_stream("pipeline", StreamRole::Communication);

@@ -43,7 +43,7 @@ Training::Training(Rank& rank, const JobSpec& job, const SampleStream& train, co
     const BatchLayout layout = batch_layout(job, rank.mesh);
     check_layout(layout);
     const Ops ops = hooks.wrap_ops ? hooks.wrap_ops(rank.backend->ops()) : rank.backend->ops();
-    plan_ = dry_pass(job, rank.mesh.shape, rank.mesh.place, layout, ops);
+    plan_ = dry_pass(job, rank.mesh.shape, rank.mesh.place, layout, ops, rank.mesh.transport);
     const StagePlan stage = plan_stage(job, rank.mesh.shape, rank.mesh.place, layout);
     model_ =
         make_transformer(rank.device, job.model, model_options(job, *rank.mesh.tensor, *rank.tensor_messages),

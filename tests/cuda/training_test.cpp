@@ -18,6 +18,7 @@ TEST_CASE("one cuda device trains as the cpu does", "[cuda]") {
         CHECK(trace_difference(found, wanted) < 1e-4);
         CHECK(test::differing_tensors(found, wanted, 1e-4, {"k.bias"}).empty());
         CHECK(found.device_allocations_after_first_step == 0);
+        CHECK(found.off_plan.empty());
     }
 }
 

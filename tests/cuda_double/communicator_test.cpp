@@ -67,15 +67,16 @@ class Talker {
     Held round(int round) {
         const int rank = mesh_.data->rank();
         const auto mine = [&](std::int64_t i) { return sent(round, rank, i); };
-        for (const TensorView& view : {full_, narrow_, largest_, smallest_, outgoing_}) up(view, mine);
+        for (const TensorView& view : {full_, narrow_, narrow_too_, largest_, smallest_, outgoing_})
+            up(view, mine);
         up(root_, [&](std::int64_t i) { return 100.0F + mine(i); });
         compute_->record(*ready_);
         messages_->wait(*ready_);
         Communicator& all = *mesh_.data;
+        all.reduce_scatter(shard_, full_, Into::Overwrite, *messages_);
         all.reduce_scatter(sum_, full_, Into::Accumulate, *messages_);
         all.reduce_scatter(narrow_sum_, narrow_, Into::Accumulate, *messages_);
-        all.reduce_scatter(widened_, narrow_, Into::Overwrite, *messages_);
-        all.reduce_scatter(shard_, full_, Into::Overwrite, *messages_);
+        all.reduce_scatter(widened_, narrow_too_, Into::Overwrite, *messages_);
         all.all_gather(gathered_, shard_, *messages_);
         all.all_reduce(largest_, Reduce::Max, *messages_);
         all.all_reduce(smallest_, Reduce::Min, *messages_);
@@ -135,6 +136,7 @@ class Talker {
     TensorView narrow_sum_;
     TensorView full_ = make(whole, DType::F32);
     TensorView narrow_ = make(whole, DType::BF16);
+    TensorView narrow_too_ = make(whole, DType::BF16);
     TensorView widened_ = make(part, DType::F32);
     TensorView shard_ = make(part, DType::F32);
     TensorView gathered_ = make(whole, DType::F32);

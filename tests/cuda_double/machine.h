@@ -30,6 +30,7 @@ struct MachineOptions {
     int devices = 8;
     std::uint64_t seed = 0;                                // of all orders that CUDA leaves open
     std::uint64_t memory_bytes = std::uint64_t{1} << 30U;  // of each device
+    std::uint64_t taken_bytes = 0;                         // of that by other processes
 };
 
 // Forgets every device, stream, event and allocation and starts anew. Nothing of the old machine may be in

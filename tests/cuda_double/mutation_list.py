@@ -478,9 +478,15 @@ HOST_MUTATIONS = [
     ),
     Mutation(
         "this rank's own part taken for the sum", "cuda/nccl_communicator.cpp",
-        "            sum = scratch;\n",
+        "        if (size() > 1) reduce_into(own.data, full, stream);\n",
         "",
         NCCL, quick=True,
+    ),
+    Mutation(
+        "the sum in another rank's part", "cuda/nccl_communicator.cpp",
+        "full.flat(rank() * shard.elements(), shard.elements())",
+        "full.flat((rank() + 1) % size() * shard.elements(), shard.elements())",
+        NCCL,
     ),
     Mutation(
         "a reduction that reads where it writes", "cuda/nccl_communicator.cpp",

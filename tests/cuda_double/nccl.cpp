@@ -306,6 +306,11 @@ ncclResult_t ncclReduceScatter(const void* from, void* to, std::size_t count, nc
     const std::size_t bytes = count * size_of(type);
     const auto rank = static_cast<std::size_t>(comm->rank);
     const auto size = static_cast<std::size_t>(comm->group->size);
+    // In place means the rank's own part; any other overlap is undefined.
+    const auto* first = static_cast<const std::byte*>(from);
+    const auto* result = static_cast<const std::byte*>(to);
+    if (result > first - bytes && result < first + bytes * size && result != first + rank * bytes)
+        return ncclInvalidArgument;
     return hand_over(stream, std::make_unique<Collective>(
                                  *comm, kind_of("reduce_scatter", count, type, op), from, bytes * size,
                                  [=](const Group&, Meeting& meeting) {

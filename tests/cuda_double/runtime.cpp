@@ -107,7 +107,7 @@ cudaError_t cudaMemGetInfo(std::size_t* free, std::size_t* total) {
     EmulatedDevice& device = this_device();
     const std::scoped_lock lock(device.mutex);
     *total = device.memory_bytes();
-    *free = *total - device.memory.used();
+    *free = *total - this_machine()->options.taken_bytes - device.memory.used();
     return cudaSuccess;
 }
 

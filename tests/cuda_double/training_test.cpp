@@ -69,4 +69,28 @@ TEST_CASE("emulated devices with graphs train to the bit as without", "[cuda]") 
     }
 }
 
+TEST_CASE("a cuda device holds what was planned, from the first allocation on", "[cuda]") {
+    struct Types {
+        DType compute, reduce;
+    };
+    for (const Types types :
+         {Types{DType::F32, DType::F32}, Types{DType::BF16, DType::F32}, Types{DType::BF16, DType::BF16}}) {
+        for (const std::int64_t zero : {0, 1, 2, 3}) {
+            for (const CudaTransport transport : {CudaTransport::Nccl, CudaTransport::Host}) {
+                TrainSetup setup = five_steps(Architecture::Gpt2, types.compute);
+                setup.job.steps = 1;
+                setup.job.schedule.warmup_steps = 0;
+                setup.job.model.layers = 1;
+                setup.job.communication.reduce_dtype = types.reduce;
+                setup.job.memory.zero_stage = zero;
+                setup.ranks = 2;  // two micro-batches each
+                const TrainOutcome found = train_on_cuda(setup, 4, transport);
+                CAPTURE(dtype_name(types.compute), dtype_name(types.reduce), zero,
+                        transport == CudaTransport::Nccl, found.off_plan);
+                CHECK(found.off_plan.empty());
+            }
+        }
+    }
+}
+
 }  // namespace trainctl::cuda_test

@@ -55,6 +55,7 @@ TEST_CASE("the memory of a rank is known before it is allocated, and grows where
         for (const Found& found : ranks) {
             CHECK(found.held_before == 0);
             CHECK(found.held == found.need.bytes());
+            CHECK(found.need.host_bytes > 0);
             CHECK(found.of_large_batch.state_bytes == found.need.state_bytes);
             CHECK(found.of_large_batch.batch_bytes > 1000 * found.need.batch_bytes);
         }

@@ -216,11 +216,16 @@ TrainOutcome train(const TrainSetup& setup) {
         saved.download();
         collect(saved.host(), outcome.state, mutex);
         const std::uint64_t planned = training.plan().device_bytes();
-        const std::uint64_t held = rank.device.memory_use().device_bytes;
-        if (planned != held) {
+        const MemoryUse use = rank.device.memory_use();
+        // Host memory that messages outgrow lives on until the last of them has ended.
+        const bool at_peak =
+            rank.device.info().memory == DeviceMemoryKind::Host || planned == use.device_peak_bytes;
+        if (planned != use.device_bytes || !at_peak) {
             const std::lock_guard lock(mutex);
             outcome.off_plan.push_back("rank " + std::to_string(world.rank()) + " holds " +
-                                       std::to_string(held) + " bytes, planned " + std::to_string(planned));
+                                       std::to_string(use.device_bytes) + " bytes, at most " +
+                                       std::to_string(use.device_peak_bytes) + ", planned " +
+                                       std::to_string(planned));
         }
         if (world.rank() == 0) {
             outcome.progress = trainer.progress();

@@ -36,7 +36,8 @@ class Communicator {
     // In place.
     virtual void all_reduce(TensorView tensor, Reduce reduce, Stream& stream) = 0;
     // shard (=, +=) rank()-th of size() equal parts of the sum of `full` over ranks. shard may be F32 while
-    // full is BF16. `shard` may be the rank's own part of `full`.
+    // full is BF16. `shard` may be the rank's own part of `full`. Where it is not, an accumulating or
+    // widening one may leave sums in `full`.
     virtual void reduce_scatter(TensorView shard, TensorView full, Into into, Stream& stream) = 0;
     // full = the shards in rank order; `shard` may be the rank's own part of `full`.
     virtual void all_gather(TensorView full, TensorView shard, Stream& stream) = 0;

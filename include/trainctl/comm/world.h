@@ -83,10 +83,18 @@ struct MeshPlace {
 MeshPlace mesh_place(int rank, MeshShape shape);
 int mesh_rank(MeshPlace place, MeshShape shape);
 
+// How the tensors of a mesh travel, which decides what is staged and where.
+enum class MeshTransport {
+    Processors,  // between host memories, staged there
+    Direct,      // between GPUs; nothing is staged
+    ThroughHost  // between GPUs through pinned host memory
+};
+
 // The communicators of one rank, one per axis (size 1 where the axis is not used).
 struct Mesh {
     MeshShape shape;
     MeshPlace place;
+    MeshTransport transport = MeshTransport::Processors;
     std::unique_ptr<Communicator> data;       // same tensor and pipeline coordinate
     std::unique_ptr<Communicator> tensor;     // same data and pipeline coordinate
     std::unique_ptr<Communicator> pipeline;   // same data and tensor coordinate
@@ -96,10 +104,12 @@ struct Mesh {
 // Collective over the world; Exit::Usage with the arithmetic if the product differs from the world size.
 Mesh make_mesh(World& world, MeshShape shape);
 
-// Communicators without peers on the sim device: nothing moves, everything is counted; `size` and `rank` are
-// what a real one would answer.
+// Communicators without peers on the sim device: nothing moves, everything is counted, and what a real one of
+// that transport would stage is allocated; `size` and `rank` are what a real one would answer.
 std::unique_ptr<Communicator> make_sim_communicator(class SimDevice& device, int rank, int size,
-                                                    std::string_view name);
-Mesh make_sim_mesh(class SimDevice& device, MeshShape shape, MeshPlace place);
+                                                    std::string_view name,
+                                                    MeshTransport transport = MeshTransport::Processors);
+Mesh make_sim_mesh(class SimDevice& device, MeshShape shape, MeshPlace place,
+                   MeshTransport transport = MeshTransport::Processors);
 
 }  // namespace trainctl

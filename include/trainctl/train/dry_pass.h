@@ -33,9 +33,10 @@ struct DryPass {
     [[nodiscard]] std::uint64_t device_bytes() const;
 };
 
-// `planned` are the ops of the run being planned (their scratch sizes count). No communication, no memory.
-DryPass dry_pass(const JobSpec& job, MeshShape shape, MeshPlace place, const BatchLayout& layout,
-                 Ops planned);
+// `planned` are the ops of the run being planned (their scratch sizes count), `transport` is that of its mesh
+// (what it stages counts). No communication, no memory.
+DryPass dry_pass(const JobSpec& job, MeshShape shape, MeshPlace place, const BatchLayout& layout, Ops planned,
+                 MeshTransport transport = MeshTransport::Processors);
 
 // The memory table for people: of one rank, or of one rank of each pipeline stage (of many stages the first
 // ones and the last).
