@@ -9,6 +9,7 @@
 #include <type_traits>
 
 #include "cuda/check.h"
+#include "cuda/shared_memory_limit.h"
 
 namespace trainctl::cuda {
 
@@ -26,12 +27,7 @@ void launch(const char* name, const LaunchShape& shape, void (*kernel)(Parameter
             std::type_identity_t<Parameters>... arguments) {
     void* pointers[] = {static_cast<void*>(&arguments)..., nullptr};
     const auto* entry = reinterpret_cast<const void*>(kernel);
-    // Beyond 48 KiB a kernel must say so; asked every time because it costs less than remembering per device.
-    if (shape.shared_bytes > 48U * 1024U) {
-        check(cudaFuncSetAttribute(entry, cudaFuncAttributeMaxDynamicSharedMemorySize,
-                                   static_cast<int>(shape.shared_bytes)),
-              name);
-    }
+    allow_shared_memory(entry, shape.shared_bytes, name);
     check(cudaLaunchKernel(entry, shape.grid, shape.block, pointers, shape.shared_bytes, shape.stream), name);
 }
 

@@ -121,8 +121,7 @@ __global__ void __launch_bounds__(QuerySizes<columns, drops>::threads, 2)
                 if (query < length) delta[saved + query] = product;
             }
         }
-        sync_warp();
-    }
+    }  // the barrier in front of the first tile shows the rows to the warp's other lanes
 
     float dq[row_tiles][columns / 8][4];
     clear(dq);

@@ -3,6 +3,7 @@
 #include <cmath>
 #include <vector>
 
+#include "cuda/shared_memory_limit.h"
 #include "cuda/stream.h"
 #include "cuda_double/faulty_kernels.h"
 #include "cuda_double/machine.h"
@@ -81,6 +82,43 @@ TEST_CASE("what only an order or garbage shows is a wrong number", "[cuda]") {
         CHECK_FALSE(try_reverse(Planted::FetchNotWaitedFor, seed).right);
     }
     CHECK(barrier == 20);
+}
+
+TEST_CASE("much shared memory is announced once per kernel and device", "[cuda]") {
+    start_machine({.devices = 2});
+    int kernel = 0;  // addresses that no other test uses
+    int other_kernel = 0;
+    const std::uint64_t before = attributes_set();
+    const auto announced = [&] { return attributes_set() - before; };
+    const auto allow = [&](std::size_t kib) { cuda::allow_shared_memory(&kernel, kib << 10U, "kernel"); };
+    REQUIRE(cudaSetDevice(0) == cudaSuccess);
+    CHECK(require_shared_memory(&kernel, std::size_t{100} << 10U) == cudaErrorInvalidValue);
+    allow(48);
+    CHECK(announced() == 0);
+    for (int round = 0; round < 3; ++round) allow(100);
+    CHECK(announced() == 1);
+    CHECK(require_shared_memory(&kernel, std::size_t{100} << 10U) == cudaSuccess);
+    CHECK(require_shared_memory(&other_kernel, std::size_t{100} << 10U) == cudaErrorInvalidValue);
+    allow(120);
+    allow(60);
+    CHECK(announced() == 2);
+    CHECK(require_shared_memory(&kernel, std::size_t{120} << 10U) == cudaSuccess);
+    REQUIRE(cudaSetDevice(1) == cudaSuccess);
+    CHECK(require_shared_memory(&kernel, std::size_t{60} << 10U) == cudaErrorInvalidValue);
+    allow(120);
+    CHECK(announced() == 3);
+    cuda::allow_shared_memory(&other_kernel, std::size_t{60} << 10U, "other kernel");
+    CHECK(require_shared_memory(&other_kernel, std::size_t{60} << 10U) == cudaSuccess);
+    CHECK_THROWS_AS(allow(300), Error);
+}
+
+TEST_CASE("what a device may allocate is what other processes leave", "[cuda]") {
+    constexpr std::uint64_t mib = std::uint64_t{1} << 20U;
+    start_machine({.devices = 1, .memory_bytes = 64 * mib, .taken_bytes = 24 * mib});
+    const auto device = make_cuda_device(0);
+    CHECK(device->info().memory_bytes == 40 * mib);
+    const Buffer own = device->allocate(8 * mib, Memory::Device, "own");
+    CHECK(device->info().memory_bytes == 40 * mib);
 }
 
 }  // namespace trainctl::cuda_double

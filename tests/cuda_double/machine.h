@@ -40,6 +40,11 @@ void start_machine(const MachineOptions& options);
 // The remembered fault of the calling thread's device; empty if there is none.
 std::string machine_fault();
 
+// What cudaFuncSetAttribute was told, which outlives machines as it outlives work: how often, and whether a
+// kernel may have so much dynamic shared memory on the calling thread's device.
+std::uint64_t attributes_set();
+cudaError_t require_shared_memory(const void* kernel, std::size_t bytes);
+
 // Kernels that ran, on all devices since start_machine().
 std::uint64_t kernels_run();
 

@@ -625,4 +625,95 @@ GRAPH_MUTATIONS = [
     ),
 ]
 
-MUTATIONS = ATTENTION_MUTATIONS + KERNEL_MUTATIONS + HOST_MUTATIONS + GRAPH_MUTATIONS
+TELEMETRY = "cuda/gpu_telemetry.cpp"
+READINGS = ("nvml: every reading is the GPU's",)
+LIMITS = ("much shared memory is announced once per kernel and device",)
+
+DEVICE_MUTATIONS = [
+    Mutation(
+        "a limit remembered for another device", "cuda/shared_memory_limit.cpp",
+        "known.kernel == kernel && known.device == device",
+        "known.kernel == kernel",
+        LIMITS, quick=True,
+    ),
+    Mutation(
+        "a limit remembered for another kernel", "cuda/shared_memory_limit.cpp",
+        "known.kernel == kernel && known.device == device",
+        "known.device == device",
+        LIMITS,
+    ),
+    Mutation(
+        "a lower limit taken for the one needed", "cuda/shared_memory_limit.cpp",
+        " && known.bytes >= bytes",
+        "",
+        LIMITS,
+    ),
+    Mutation(
+        "memory of other processes taken for free", "cuda/device.cpp",
+        "        return free;\n",
+        "        return total;\n",
+        ("what a device may allocate is what other processes leave",), quick=True,
+    ),
+    Mutation(
+        "the threshold of another event", "cuda/nvml.h",
+        "{ Slowdown = 1 }",
+        "{ Slowdown = 0 }",
+        READINGS, unit=TELEMETRY, quick=True,
+    ),
+    Mutation(
+        "the clock of another domain", "cuda/nvml.h",
+        "{ Sm = 1, Memory = 2 }",
+        "{ Sm = 0, Memory = 2 }",
+        READINGS, unit=TELEMETRY,
+    ),
+    Mutation(
+        "members of a structure in another order", "cuda/nvml.h",
+        "    Count64 total = 0;\n    Count64 free = 0;\n",
+        "    Count64 free = 0;\n    Count64 total = 0;\n",
+        READINGS, unit=TELEMETRY,
+    ),
+    Mutation(
+        "another kind of event", "cuda/nvml.h",
+        "xid_events = 0x8;",
+        "xid_events = 0x2;",
+        ("nvml: an older library is asked under its own names",), unit=TELEMETRY,
+    ),
+    Mutation(
+        "an older name forgotten", "cuda/nvml.cpp",
+        "\"nvmlDeviceGetCurrentClocksThrottleReasons\"",
+        "nullptr",
+        ("nvml: an older library is asked under its own names",),
+    ),
+    Mutation(
+        "a reason for low clocks taken for another", "cuda/nvml.h",
+        "hardware_thermal = 0x40;",
+        "hardware_thermal = 0x80;",
+        ("nvml: what holds the clocks down is told apart",), unit=TELEMETRY,
+    ),
+    Mutation(
+        "a reading kept though it is not supported", TELEMETRY,
+        "        if (!ask(function, device_, arguments..., &value)) return std::nullopt;\n",
+        "        static_cast<void>(ask(function, device_, arguments..., &value));\n",
+        ("nvml: what a GPU does not support is absent",),
+    ),
+    Mutation(
+        "a lost GPU taken for one that tells little", TELEMETRY,
+        "        if (status == Status::GpuIsLost || status == Status::ResetRequired) lost_ = true;\n",
+        "",
+        ("nvml: a GPU that is lost tells only that, and why",),
+    ),
+    Mutation(
+        "a library that is never ended", "cuda/nvml.cpp",
+        "    if (started_) static_cast<void>(shut_down_());\n",
+        "",
+        ("nvml: what was started is ended",),
+    ),
+    Mutation(
+        "events that nobody gives back", TELEMETRY,
+        "        if (events_ != nullptr) static_cast<void>(library_->event_set_free(events_));\n",
+        "",
+        ("nvml: what was started is ended",),
+    ),
+]
+
+MUTATIONS = ATTENTION_MUTATIONS + KERNEL_MUTATIONS + HOST_MUTATIONS + GRAPH_MUTATIONS + DEVICE_MUTATIONS

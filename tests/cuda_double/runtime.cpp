@@ -5,6 +5,9 @@
 #include <atomic>
 #include <chrono>
 #include <cstring>
+#include <map>
+#include <mutex>
+#include <utility>
 
 #include "cuda_double/emulated_device.h"
 
@@ -63,7 +66,38 @@ CUresult write_value(CUstream stream, CUdeviceptr word, cuuint32_t value, unsign
                : CUDA_ERROR_LAUNCH_FAILED;
 }
 
+// By device and kernel: bytes of dynamic shared memory.
+struct SharedMemoryLimits {
+    std::mutex mutex;
+    std::map<std::pair<int, const void*>, std::size_t> bytes;
+    std::uint64_t calls = 0;
+};
+
+SharedMemoryLimits& shared_memory_limits() {
+    static SharedMemoryLimits limits;
+    return limits;
+}
+
+constexpr std::size_t most_shared_memory = std::size_t{227} << 10U;
+
 }  // namespace
+
+namespace trainctl::cuda_double {
+
+std::uint64_t attributes_set() {
+    const std::scoped_lock lock(shared_memory_limits().mutex);
+    return shared_memory_limits().calls;
+}
+
+cudaError_t require_shared_memory(const void* kernel, std::size_t bytes) {
+    if (bytes <= std::size_t{48} << 10U) return cudaSuccess;
+    const std::scoped_lock lock(shared_memory_limits().mutex);
+    const auto limit = shared_memory_limits().bytes.find({this_device_index(), kernel});
+    return limit != shared_memory_limits().bytes.end() && bytes <= limit->second ? cudaSuccess
+                                                                                 : cudaErrorInvalidValue;
+}
+
+}  // namespace trainctl::cuda_double
 
 extern "C" {
 
@@ -94,7 +128,17 @@ cudaError_t cudaGetDeviceProperties(cudaDeviceProp* properties, int device) {
     properties->multiProcessorCount = 4;
     properties->totalGlobalMem = this_machine()->options.memory_bytes;
     properties->pciBusID = device;
-    properties->sharedMemPerBlockOptin = std::size_t{227} << 10U;
+    properties->sharedMemPerBlockOptin = most_shared_memory;
+    return cudaSuccess;
+}
+
+cudaError_t cudaFuncSetAttribute(const void* kernel, cudaFuncAttribute attribute, int value) {
+    if (attribute != cudaFuncAttributeMaxDynamicSharedMemorySize || value < 0 ||
+        static_cast<std::size_t>(value) > most_shared_memory)
+        return cudaErrorInvalidValue;
+    const std::scoped_lock lock(shared_memory_limits().mutex);
+    shared_memory_limits().bytes[{this_device_index(), kernel}] = static_cast<std::size_t>(value);
+    ++shared_memory_limits().calls;
     return cudaSuccess;
 }
 

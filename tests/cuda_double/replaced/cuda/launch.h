@@ -10,6 +10,7 @@
 #include <type_traits>
 
 #include "cuda/check.h"
+#include "cuda/shared_memory_limit.h"
 #include "cuda_double/machine.h"
 
 namespace trainctl::cuda {
@@ -24,6 +25,9 @@ struct LaunchShape {
 template <class... Parameters>
 void launch(const char* name, const LaunchShape& shape, void (*kernel)(Parameters...),
             std::type_identity_t<Parameters>... arguments) {
+    const auto* entry = reinterpret_cast<const void*>(kernel);
+    allow_shared_memory(entry, shape.shared_bytes, name);
+    check(cuda_double::require_shared_memory(entry, shape.shared_bytes), name);
     check(cuda_double::enqueue_kernel(shape.stream, name, {shape.grid, shape.block, shape.shared_bytes},
                                       [kernel, arguments...] { kernel(arguments...); }),
           name);
