@@ -27,7 +27,7 @@ std::vector<std::string> taken_names(FileSystem& files, const RunLayout& layout)
     std::vector<std::string> taken;
     for (const std::string& path :
          {layout.checkpoints(), layout.journal(), parent_path(layout.record(1)),
-          parent_path(layout.profile(1)), join_path(layout.root(), "metrics.jsonl")}) {
+          parent_path(layout.profile(1)), parent_path(layout.product_choices()), join_path(layout.root(), "metrics.jsonl")}) {
         const auto status = files.status(path);
         if (!status) continue;
         const bool empty = status->directory && files.list(path).empty();

@@ -41,6 +41,10 @@ std::string RunLayout::profile(int attempt) const {
     return join_path(join_path(root_, "profile"), attempt_name(attempt));
 }
 
+std::string RunLayout::product_choices() const {
+    return join_path(join_path(root_, "tuning"), "products.txt");
+}
+
 std::string attempt_name(int attempt) { return fmt::format("a{:04}", attempt); }
 
 std::optional<int> parse_attempt_name(std::string_view name) {

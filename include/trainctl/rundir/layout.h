@@ -7,6 +7,7 @@
 //             record/a0007/            what is needed to repeat it: spec, argv, versions, hosts, data print
 //             profile/a0007/           traces of some of its steps, one file per rank
 //             checkpoints/s000001000-a0007-9f3c2a1b/
+//             tuning/products.txt      algorithms of matrix products, by kind of device
 #pragma once
 
 #include <cstdint>
@@ -31,6 +32,7 @@ class RunLayout {
     [[nodiscard]] std::string journal() const;
     [[nodiscard]] std::string record(int attempt) const;
     [[nodiscard]] std::string profile(int attempt) const;
+    [[nodiscard]] std::string product_choices() const;
     [[nodiscard]] const std::string& checkpoints() const { return checkpoints_; }
 
   private:
