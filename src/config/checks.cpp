@@ -176,6 +176,15 @@ void check_precision(const JobSpec& job, const CheckContext& context, std::vecto
                     fmt::format("precision.loss_scale.minimum {} exceeds precision.loss_scale.initial {}",
                                 scale.minimum, scale.initial),
                     "lower the minimum (default 1) or raise the initial scale (default 65536)"));
+    if (job.precision.tf32 && job.precision.compute != DType::F32)
+        findings.push_back(finding(
+            "contradiction", {"precision.tf32", "precision.compute"},
+            "precision.tf32 = true rounds the products of fp32, but precision.compute is not \"fp32\"",
+            "leave precision.tf32 out, or set precision.compute = \"fp32\""));
+    if (job.precision.tf32 && job.device.kind == DeviceKind::Cpu)
+        findings.push_back(finding("contradiction", {"precision.tf32", "device.kind"},
+                                   "precision.tf32 = true needs a GPU, but device.kind is \"cpu\"",
+                                   "leave precision.tf32 out, or set device.kind = \"cuda\""));
     if (job.precision.compute == DType::F16) return;
     for (const char* key : {"precision.loss_scale.initial", "precision.loss_scale.growth_interval",
                             "precision.loss_scale.hysteresis", "precision.loss_scale.minimum"})

@@ -195,6 +195,13 @@ void add_device(std::vector<Key>& keys) {
         bound_key("device.share_gpus", Kind::Boolean,
                   {.help = "Lets ranks of a host share GPUs if there are fewer of them. Slow; for tests."},
                   &JobSpec::device, &DeviceSpec::share_gpus));
+    keys.push_back(bound_key(
+        "device.tune_products", Kind::Boolean,
+        {.resume = ResumeClass::Warn,
+         .help = "Times the algorithms of cuBLASLt for each matrix product when a run starts on a GPU, and "
+                 "keeps the choices in the run directory. Another algorithm may round differently.",
+         .aliases = {"autotune"}},
+        &JobSpec::device, &DeviceSpec::tune_products));
     keys.push_back(
         bound_key("device.cuda_graphs", Kind::Boolean,
                   {.help = "Replays the work of each block, once it repeats, as one CUDA graph: less "

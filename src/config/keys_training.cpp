@@ -178,6 +178,13 @@ void add_precision(std::vector<Key>& keys) {
                                       .help = "Type in which gradients are accumulated.",
                                       .aliases = {"grad_accum_dtype", "accumulate_grad_in_fp32"}},
                                      &JobSpec::precision, &PrecisionSpec::gradient));
+    keys.push_back(bound_key(
+        "precision.tf32", Kind::Boolean,
+        {.resume = ResumeClass::Refuse,
+         .help = "Rounds the operands of fp32 products on a GPU to TF32 (10 bits of mantissa): about 8 times "
+                 "faster. Needs precision.compute = \"fp32\" and a GPU.",
+         .aliases = {"allow_tf32"}},
+        &JobSpec::precision, &PrecisionSpec::tf32));
     const auto loss_scale = [&keys](const std::string& name, Kind kind, const Bounds& bounds,
                                     const std::string& unit, const std::string& help,
                                     const std::vector<std::string>& aliases, auto member) {

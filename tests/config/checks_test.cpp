@@ -77,6 +77,15 @@ TEST_CASE("CUDA graphs need a GPU, and work that repeats", "[config][checks]") {
     refused({"device.cuda_graphs=true", "model.dropout=0.1"}, "contradiction", "model.dropout = 0.1");
 }
 
+TEST_CASE("TF32 belongs to fp32 on a GPU", "[config][checks]") {
+    const std::string tf32 = "precision.tf32=true";
+    accepted({tf32, "precision.compute=fp32"});
+    accepted({tf32, "precision.compute=fp32", "device.kind=cuda"});
+    for (const char* compute : {"precision.compute=bf16", "precision.compute=fp16"})
+        refused({tf32, compute}, "contradiction", "precision.compute is not \"fp32\"");
+    refused({tf32, "precision.compute=fp32", "device.kind=cpu"}, "contradiction", "needs a GPU");
+}
+
 TEST_CASE("Steps exclude tokens", "[config][checks]") {
     const LoadedJob job = load(
         "[job]\nrun_dir='r'\nsteps=5\ntokens=5\n[model]\npreset='tiny'\n[data]\ntrain='a'\n"

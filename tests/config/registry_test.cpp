@@ -18,7 +18,7 @@ data train validation validation_split format dtype prefetch_batches
 training micro_batch_size global_batch_size sequence_length gradient_clip eval_interval eval_batches
 optimizer name lr beta1 beta2 epsilon weight_decay scale_lr scale_lr_reference_batch
 schedule kind warmup_steps min_lr decay_steps power wsd_decay_steps wsd_shape
-precision compute gradient
+precision compute gradient tf32
 precision.loss_scale initial growth_interval hysteresis minimum
 parallel tensor_parallel_size pipeline_parallel_size data_parallel_size sequence_parallel tensor_across_hosts pipeline_schedule virtual_stages
 memory zero_stage gradient_checkpointing checkpoint_every_blocks
@@ -28,7 +28,7 @@ fault_tolerance max_restarts hang_timeout_s nonfinite nonfinite_max_consecutive 
 launch hosts hostfile ranks_per_node interfaces port_range mpirun_args env spare_nodes elastic bind
 launch.slurm partition account qos time nodes signal_lead_s
 monitoring log_interval plain_interval_s gpu_interval_s listen textfile tensorboard
-device kind threads cpu_isa share_gpus cuda_graphs
+device kind threads cpu_isa share_gpus tune_products cuda_graphs
 )";
 
 }  // namespace

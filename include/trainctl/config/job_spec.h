@@ -110,6 +110,7 @@ struct LossScaleSpec {
 struct PrecisionSpec {
     DType compute = DType::BF16;
     DType gradient = DType::F32;
+    bool tf32 = false;  // products of fp32 on a GPU
     LossScaleSpec loss_scale;
 
     bool operator==(const PrecisionSpec& other) const = default;
@@ -192,6 +193,7 @@ struct DeviceSpec {
     std::int64_t threads = 0;      // per rank; 0: the rank's share of the job's cores
     std::string cpu_isa = "auto";  // "auto" | "x86-64-v3" | "x86-64-v4" | "avx512_bf16"
     bool share_gpus = false;       // several ranks on one GPU
+    bool tune_products = true;     // on a GPU, at the start
     bool cuda_graphs = false;      // replay what repeats on the compute stream
 
     bool operator==(const DeviceSpec& other) const = default;
