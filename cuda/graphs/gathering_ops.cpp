@@ -227,6 +227,7 @@ class GatheringOps final : public OpsBackend {
     [[nodiscard]] Ops ops() override {
         return {matmul_, norm_, attention_, elementwise_, embedding_, loss_, optimizer_};
     }
+    [[nodiscard]] ProductPlans* product_plans() override { return ops_->product_plans(); }
 
   private:
     std::unique_ptr<OpsBackend> ops_;

@@ -7,6 +7,7 @@
 #include "cuda/ops/matmul.h"
 #include "cuda/ops/norm.h"
 #include "cuda/ops/optimizer.h"
+#include "cuda/ops/product_plans.h"
 #include "trainctl/device/cuda_device.h"
 #include "trainctl/ops/backends.h"
 
@@ -15,12 +16,16 @@ namespace {
 
 class CudaOps final : public OpsBackend {
   public:
+    CudaOps(Device& device, F32Products f32) : products_(f32), plans_(device, products_) {}
     [[nodiscard]] Ops ops() override {
         return {matmul_, norm_, attention_, elementwise_, embedding_, loss_, optimizer_};
     }
+    [[nodiscard]] ProductPlans* product_plans() override { return &plans_; }
 
   private:
-    cuda::CudaMatmul matmul_{cuda::F32Products::Exact};
+    cuda::Products products_;
+    cuda::CudaProductPlans plans_;
+    cuda::CudaMatmul matmul_{products_};
     cuda::CudaNorm norm_;
     cuda::CudaAttention attention_;
     cuda::CudaElementwise elementwise_;
@@ -31,10 +36,10 @@ class CudaOps final : public OpsBackend {
 
 }  // namespace
 
-std::unique_ptr<OpsBackend> make_cuda_ops(Device& device) {
+std::unique_ptr<OpsBackend> make_cuda_ops(Device& device, F32Products f32) {
     const auto* cuda_device = dynamic_cast<const CudaDevice*>(&device);
     invariant(cuda_device != nullptr, "cuda ops need a cuda device");
-    auto ops = std::make_unique<CudaOps>();
+    auto ops = std::make_unique<CudaOps>(device, f32);
     if (cuda_device->graphs() == CudaGraphs::Off) return ops;
     return cuda::make_gathering_ops(std::move(ops));
 }

@@ -1,14 +1,14 @@
 // Dense layers of the cuda backend.
 #pragma once
 
-#include "cuda/blas.h"
+#include "cuda/products.h"
 #include "trainctl/ops/ops.h"
 
 namespace trainctl::cuda {
 
 class CudaMatmul final : public MatmulOps {
   public:
-    explicit CudaMatmul(F32Products f32) : products_(f32) {}
+    explicit CudaMatmul(Products& products) : products_(products) {}
 
     void forward(Stream& stream, TensorView y, TensorView x, TensorView w, TensorView bias,
                  TensorView scratch) override;
@@ -16,12 +16,11 @@ class CudaMatmul final : public MatmulOps {
                         TensorView scratch) override;
     void backward_weight(Stream& stream, TensorView dw, TensorView dy, TensorView x, Into into,
                          TensorView scratch) override;
-    // Also makes the plans of that shape, since it is asked while planning.
     [[nodiscard]] std::size_t scratch_bytes(MatmulKind kind, std::int64_t m, std::int64_t n, std::int64_t k,
                                             DType dtype) const override;
 
   private:
-    mutable Products products_;
+    Products& products_;
 };
 
 }  // namespace trainctl::cuda

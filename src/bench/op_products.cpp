@@ -14,6 +14,16 @@ struct Layer {
     std::int64_t k;
 };
 
+std::vector<Layer> layers_of(const ModelSpec& model) {
+    const std::int64_t qkv = (model.heads + 2 * model.kv_heads) * model.head_dim;
+    const std::int64_t up = model.architecture == Architecture::Llama ? 2 * model.ffn_size : model.ffn_size;
+    return {{"qkv", qkv, model.hidden_size},
+            {"attention output", model.hidden_size, model.heads * model.head_dim},
+            {"mlp up", up, model.hidden_size},
+            {"mlp down", model.hidden_size, model.ffn_size},
+            {"head", model.padded_vocab_size(), model.hidden_size}};
+}
+
 double dot(OpWorkspace& w, const TensorView& a, std::int64_t a_begin, std::int64_t a_step,
            const TensorView& b, std::int64_t b_begin, std::int64_t b_step, std::int64_t count) {
     double sum = 0.0;
@@ -213,17 +223,20 @@ void add_attention(OpWorkspace& w, std::vector<BenchedOp>& cases) {
 }  // namespace
 
 void add_product_cases(OpWorkspace& workspace, std::vector<BenchedOp>& cases) {
-    const ModelSpec& model = workspace.options.model;
-    const std::int64_t qkv = (model.heads + 2 * model.kv_heads) * model.head_dim;
-    const std::int64_t up = model.architecture == Architecture::Llama ? 2 * model.ffn_size : model.ffn_size;
-    for (const Layer& layer :
-         {Layer{"qkv", qkv, model.hidden_size},
-          Layer{"attention output", model.hidden_size, model.heads * model.head_dim},
-          Layer{"mlp up", up, model.hidden_size}, Layer{"mlp down", model.hidden_size, model.ffn_size},
-          Layer{"head", model.padded_vocab_size(), model.hidden_size}}) {
-        add_dense(workspace, layer, cases);
-    }
+    for (const Layer& layer : layers_of(workspace.options.model)) add_dense(workspace, layer, cases);
     add_attention(workspace, cases);
+}
+
+std::vector<Product> benched_products(const OpBenchOptions& options) {
+    const std::int64_t m = options.batch * options.length;
+    const DType dtype = options.compute;
+    std::vector<Product> products;
+    for (const Layer& layer : layers_of(options.model)) {
+        products.push_back({MatmulKind::Forward, m, layer.n, layer.k, dtype, dtype, false});
+        products.push_back({MatmulKind::BackwardInput, m, layer.n, layer.k, dtype, dtype, false});
+        products.push_back({MatmulKind::BackwardWeight, m, layer.n, layer.k, dtype, DType::F32, false});
+    }
+    return products;
 }
 
 }  // namespace trainctl

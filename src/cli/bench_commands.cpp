@@ -7,6 +7,7 @@
 #include "cli/device_option.h"
 #include "cli/job_options.h"
 #include "cli/number_option.h"
+#include "cli/product_choices.h"
 #include "cli/rank_device.h"
 #include "cli/rank_errors.h"
 #include "cli/rank_main.h"
@@ -132,6 +133,7 @@ void add_step(CLI::App& bench, Invocation& invocation) {
                 const RankOnDevice made =
                     make_rank(context, job.device, job.communication,
                               mesh_shape(job.parallel, context.world.size()), &job.model);
+                tune_products(context, *made.rank, job, nullptr);
                 const StepBenchResult result = bench_step(*made.rank, job, invocation.clock, options->bench);
                 if (context.world.rank() == 0) print_result(invocation, describe(result), to_json(result));
                 return Exit::Ok;
@@ -179,6 +181,7 @@ void add_op(CLI::App& bench, Invocation& invocation) {
                 const RankOnDevice made =
                     make_rank(context, job.device, job.communication,
                               mesh_shape(ParallelSpec{}, context.world.size()), &job.model);
+                tune_products(context, *made.rank, benched_products(options->bench));
                 const std::vector<OpBenchRow> rows = bench_ops(*made.rank, invocation.clock, options->bench);
                 if (context.world.rank() == 0) print_result(invocation, describe(rows), to_json(rows));
                 return Exit::Ok;

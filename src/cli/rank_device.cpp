@@ -58,7 +58,9 @@ std::string kind_of(const DeviceChoice& choice) {
 
 }  // namespace
 
-DeviceChoice choose_device(const DeviceSpec& device, const std::string& backend, const HostDevices& host) {
+namespace {
+
+DeviceChoice choose(const DeviceSpec& device, const std::string& backend, const HostDevices& host) {
     if (device.kind == DeviceKind::Cpu) return cpu_choice(device, backend, {});
     const auto count = static_cast<int>(host.devices.size());
     const bool enough = count >= host.local_size;
@@ -89,6 +91,25 @@ DeviceChoice choose_device(const DeviceSpec& device, const std::string& backend,
     return cuda_choice(backend, host, !enough);
 }
 
+}  // namespace
+
+DeviceChoice choose_device(const DeviceSpec& device, const std::string& backend, const HostDevices& host,
+                           F32Products f32) {
+    DeviceChoice choice = choose(device, backend, host);
+    if (f32 == F32Products::Tf32 && !choice.cuda) {
+        fail(
+            Exit::Usage,
+            fmt::format("precision.tf32 = true needs a GPU, but the ranks would compute on the cpu{}; set it "
+                        "to false",
+                        choice.text.empty() ? "" : " (" + choice.text + ")"));
+    }
+    return choice;
+}
+
+F32Products f32_products(const PrecisionSpec& precision) {
+    return precision.tf32 ? F32Products::Tf32 : F32Products::Exact;
+}
+
 int gpu_of_local_rank(int local_rank, std::size_t gpus) { return local_rank % static_cast<int>(gpus); }
 
 std::vector<std::string> gpus_of_local_ranks(const DeviceSpec& device, const std::string& backend,
@@ -112,7 +133,7 @@ void require_kernels(const DeviceChoice& choice, const ModelSpec& model) {
 }
 
 RankOnDevice make_rank(RankContext& context, const DeviceSpec& device, const CommunicationSpec& communication,
-                       MeshShape shape, const ModelSpec* model) {
+                       MeshShape shape, const ModelSpec* model, F32Products f32) {
     World& world = context.world;
     DeviceChoice choice;
     agree(
@@ -123,7 +144,7 @@ RankOnDevice make_rank(RankContext& context, const DeviceSpec& device, const Com
             host.local_rank = world.local_rank();
             host.local_size = world.local_size();
             host.world_size = world.size();
-            choice = choose_device(device, communication.backend, host);
+            choice = choose_device(device, communication.backend, host, f32);
             if (model != nullptr) require_kernels(choice, *model);
             return kind_of(choice);
         },
@@ -155,8 +176,8 @@ RankOnDevice make_rank(RankContext& context, const DeviceSpec& device, const Com
         world.abort(error);
     };
     Mesh mesh = make_cuda_mesh(make_mesh(world, shape), *made.accelerator, context.device, options);
-    made.rank =
-        std::make_unique<Rank>(*made.accelerator, make_cuda_ops(*made.accelerator), world, std::move(mesh));
+    made.rank = std::make_unique<Rank>(*made.accelerator, make_cuda_ops(*made.accelerator, f32), world,
+                                       std::move(mesh));
     return made;
 }
 

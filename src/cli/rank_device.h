@@ -7,6 +7,7 @@
 
 #include "cli/rank_main.h"
 #include "trainctl/device/cuda_device.h"
+#include "trainctl/ops/product_plans.h"
 
 namespace trainctl {
 
@@ -29,9 +30,10 @@ struct HostDevices {
 };
 
 // cuda never falls back: Exit::Resource if the host has no GPU for the rank, Exit::Usage for what
-// contradicts (NCCL or CUDA graphs on the cpu). auto takes cuda if every rank of the host gets a GPU of its
-// own, else the cpu.
-DeviceChoice choose_device(const DeviceSpec& device, const std::string& backend, const HostDevices& host);
+// contradicts (NCCL, CUDA graphs or TF32 products on the cpu). auto takes cuda if every rank of the host gets
+// a GPU of its own, else the cpu.
+DeviceChoice choose_device(const DeviceSpec& device, const std::string& backend, const HostDevices& host,
+                           F32Products f32 = F32Products::Exact);
 
 // The rule by which ranks of a host take its GPUs: ordinal of the one for `local_rank`.
 int gpu_of_local_rank(int local_rank, std::size_t gpus);
@@ -54,6 +56,9 @@ void require_kernels(const DeviceChoice& choice, const ModelSpec& model);
 // Collective over the world: all ranks agree on the kind of device (one that differs is Exit::Resource) and
 // that it can compute `model` (nullptr: one that every device can). Rank 0 logs what was taken.
 RankOnDevice make_rank(RankContext& context, const DeviceSpec& device, const CommunicationSpec& communication,
-                       MeshShape shape, const ModelSpec* model);
+                       MeshShape shape, const ModelSpec* model, F32Products f32 = F32Products::Exact);
+
+// What a job asks of fp32 products.
+F32Products f32_products(const PrecisionSpec& precision);
 
 }  // namespace trainctl

@@ -11,6 +11,7 @@
 
 #include "cli/device_option.h"
 #include "cli/number_option.h"
+#include "cli/product_choices.h"
 #include "cli/rank_device.h"
 #include "cli/rank_main.h"
 #include "trainctl/base/error.h"
@@ -109,6 +110,7 @@ Exit smoke(RankContext& context, const SmokeCommandOptions& options, const RankS
     ParallelSpec parallel;
     const RankOnDevice made = make_rank(context, settings.device, settings.communication,
                                         mesh_shape(parallel, context.world.size()), nullptr);
+    tune_products(context, *made.rank, smoke_job(options.seed, context.world.size()), nullptr);
     const SmokeReport report =
         run_smoke(*made.rank, context.invocation.files, context.invocation.clock, context.log, smoke_options);
     line.finish();

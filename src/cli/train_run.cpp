@@ -10,6 +10,7 @@
 #include "cli/checkpoint_space.h"
 #include "cli/gpu_watch.h"
 #include "cli/graph_report.h"
+#include "cli/product_choices.h"
 #include "cli/profile_option.h"
 #include "cli/rank_device.h"
 #include "cli/run_start.h"
@@ -223,8 +224,9 @@ Exit train_run(RankContext& context, const JobSpec& job, const TrainOptions& opt
     RankLink& link = control;
     const std::vector<std::string> hosts = link.gather(context.world.host());
     require_one_job(link, job, hosts);
-    const RankOnDevice made = make_rank(context, job.device, job.communication,
-                                        mesh_shape(job.parallel, context.world.size()), &job.model);
+    const RankOnDevice made =
+        make_rank(context, job.device, job.communication, mesh_shape(job.parallel, context.world.size()),
+                  &job.model, f32_products(job.precision));
     Rank& rank = *made.rank;
     at_rank_0(link, [&] {
         if (!job.parallel.tensor_across_hosts) require_tensor_groups_on_one_host(hosts, rank.mesh.shape);
@@ -272,6 +274,7 @@ Exit train_run(RankContext& context, const JobSpec& job, const TrainOptions& opt
         return std::string();
     });
     warn_unshared_directory(context, link, layout.checkpoints());
+    tune_products(context, rank, job, &layout);
 
     const bool validates = job.training.eval_interval > 0 && corpus->windows(Split::Validation) > 0;
     std::unique_ptr<ProfileRecorder> profile;

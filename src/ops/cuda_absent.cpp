@@ -4,7 +4,7 @@
 
 namespace trainctl {
 
-std::unique_ptr<OpsBackend> make_cuda_ops(Device& /*device*/) {
+std::unique_ptr<OpsBackend> make_cuda_ops(Device& /*device*/, F32Products /*f32*/) {
     fail(Exit::Internal, "cuda ops were asked for in a build without CUDA, which makes no cuda device");
 }
 

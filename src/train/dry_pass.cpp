@@ -76,7 +76,8 @@ std::uint64_t DryPass::device_bytes() const {
 DryPass dry_pass(const JobSpec& job, MeshShape shape, MeshPlace place, const BatchLayout& layout, Ops planned,
                  MeshTransport transport) {
     const auto device = make_sim_device(SimProfile{});
-    const auto backend = make_sim_ops(*device, planned);
+    std::set<Product> products;
+    const auto backend = make_sim_ops(*device, planned, &products);
     const Ops ops = backend->ops();
     Mesh mesh = make_sim_mesh(*device, shape, place, transport);
     const auto compute = device->make_stream("compute", StreamRole::Compute);
@@ -122,6 +123,7 @@ DryPass dry_pass(const JobSpec& job, MeshShape shape, MeshPlace place, const Bat
     result.activations = arena->plan();
     result.buckets = state->buckets();
     result.staging_bytes = staging_bytes(state->state_slices());
+    result.products.assign(products.begin(), products.end());
     for (const SimAllocation& allocation : device->live()) {
         if (allocation.memory == Memory::Device) {
             add_row(result.memory, allocation.what, allocation.bytes);

@@ -44,6 +44,8 @@ Training::Training(Rank& rank, const JobSpec& job, const SampleStream& train, co
     check_layout(layout);
     const Ops ops = hooks.wrap_ops ? hooks.wrap_ops(rank.backend->ops()) : rank.backend->ops();
     plan_ = dry_pass(job, rank.mesh.shape, rank.mesh.place, layout, ops, rank.mesh.transport);
+    // So that no step has to look one up.
+    if (ProductPlans* plans = rank.backend->product_plans()) plans->prepare(plan_.products);
     const StagePlan stage = plan_stage(job, rank.mesh.shape, rank.mesh.place, layout);
     model_ =
         make_transformer(rank.device, job.model, model_options(job, *rank.mesh.tensor, *rank.tensor_messages),

@@ -72,6 +72,25 @@ TEST_CASE("cuda never falls back, and ranks share a GPU only when told to", "[cl
         choose_device(wants(DeviceKind::Cuda, true), "auto", host(2, 2)).nccl);  // enough: nothing is shared
 }
 
+TEST_CASE("precision.tf32 reaches a GPU or is refused", "[cli]") {
+    PrecisionSpec precision;
+    CHECK(f32_products(precision) == F32Products::Exact);
+    precision.tf32 = true;
+    CHECK(f32_products(precision) == F32Products::Tf32);
+    CHECK(choose_device(wants(DeviceKind::Auto), "auto", host(1, 1), F32Products::Tf32).cuda);
+    for (const DeviceKind kind : {DeviceKind::Auto, DeviceKind::Cpu}) {
+        try {
+            choose_device(wants(kind), "auto", host(0, 1), F32Products::Tf32);
+            FAIL("TF32 on the cpu");
+        } catch (const Error& error) {
+            CHECK(error.code() == Exit::Usage);
+            CHECK_THAT(error.what(), Catch::Contains("precision.tf32"));
+            if (kind == DeviceKind::Auto)
+                CHECK_THAT(error.what(), Catch::Contains("there is no NVIDIA driver"));
+        }
+    }
+}
+
 TEST_CASE("communication.backend is honoured or refused", "[cli]") {
     CHECK_FALSE(choose_device(wants(DeviceKind::Cuda), "host", host(2, 2)).nccl);
     CHECK(choose_device(wants(DeviceKind::Cuda), "nccl", host(1, 1)).nccl);

@@ -29,11 +29,15 @@ void HostCopies::download(TensorView to, const TensorView& from) {
     std::memcpy(to.data, pinned.data(), from.bytes());
 }
 
-CudaBench::CudaBench(std::uint64_t seed)
+CudaBench::CudaBench(std::uint64_t seed, F32Products f32) : CudaBench(fresh_device(seed), f32) {}
+
+CudaBench::CudaBench(F32Products f32) : CudaBench(make_cuda_device(0), f32) {}
+
+CudaBench::CudaBench(std::unique_ptr<Device> cuda, F32Products f32)
     : cpu_(make_cpu_device({1, CpuIsa::V3})),
-      cuda_(fresh_device(seed)),
+      cuda_(std::move(cuda)),
       stream_(cuda_->make_stream("compute", StreamRole::Compute)),
-      ops_(make_cuda_ops(*cuda_)),
+      ops_(make_cuda_ops(*cuda_, f32)),
       copies_(*cuda_, *stream_) {}
 
 CaseTensors CudaBench::run(const OpCase& op_case, DType dtype, Placement placement) {

@@ -31,7 +31,9 @@ enum class Placement { Aligned, OffGrid };
 
 class CudaBench {
   public:
-    explicit CudaBench(std::uint64_t seed);
+    explicit CudaBench(std::uint64_t seed, F32Products f32 = F32Products::Exact);
+    // On device 0 of the machine as it is: what was tuned or made on it before may be compared.
+    explicit CudaBench(F32Products f32);
 
     // Allocates and fills the case as the cpu tests do, runs it on the cuda device, and brings everything
     // back.
@@ -40,9 +42,12 @@ class CudaBench {
     Device& device() { return *cuda_; }
     Stream& stream() { return *stream_; }
     Ops ops() { return ops_->ops(); }
+    ProductPlans& plans() { return *ops_->product_plans(); }
     HostCopies& copies() { return copies_; }
 
   private:
+    CudaBench(std::unique_ptr<Device> cuda, F32Products f32);
+
     std::unique_ptr<CpuDevice> cpu_;
     std::unique_ptr<Device> cuda_;
     std::unique_ptr<Stream> stream_;

@@ -15,9 +15,10 @@ using test::TrainSetup;
 
 // A rank and the device it computes on, by local rank.
 struct CudaRank {
-    CudaRank(World& world, CpuDevice& host, MeshShape shape, CudaTransport transport, CudaGraphs graphs)
+    CudaRank(World& world, CpuDevice& host, MeshShape shape, CudaTransport transport, CudaGraphs graphs,
+             F32Products f32)
         : device(make_cuda_device(world.local_rank(), graphs)),
-          rank(*device, make_cuda_ops(*device), world,
+          rank(*device, make_cuda_ops(*device, f32), world,
                make_cuda_mesh(make_mesh(world, shape), *device, host, {transport, 30.0, {}})) {}
     std::unique_ptr<Device> device;
     Rank rank;
@@ -26,8 +27,8 @@ struct CudaRank {
 }  // namespace
 
 std::shared_ptr<Rank> make_cuda_rank(World& world, CpuDevice& host, MeshShape shape, CudaTransport transport,
-                                     CudaGraphs graphs) {
-    const auto both = std::make_shared<CudaRank>(world, host, shape, transport, graphs);
+                                     CudaGraphs graphs, F32Products f32) {
+    const auto both = std::make_shared<CudaRank>(world, host, shape, transport, graphs, f32);
     return {both, &both->rank};
 }
 

@@ -9,7 +9,8 @@ namespace trainctl::cuda_test {
 
 // A rank that computes on the device of its local rank; keeps that device.
 std::shared_ptr<Rank> make_cuda_rank(World& world, CpuDevice& host, MeshShape shape, CudaTransport transport,
-                                     CudaGraphs graphs = CudaGraphs::Off);
+                                     CudaGraphs graphs = CudaGraphs::Off,
+                                     F32Products f32 = F32Products::Exact);
 
 test::TrainSetup five_steps(Architecture architecture, DType compute);
 

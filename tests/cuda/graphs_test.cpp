@@ -17,7 +17,7 @@ struct Gathering {
     explicit Gathering(std::uint64_t seed) {
         start_cuda_machine(seed);
         device = make_cuda_device(0, CudaGraphs::On);
-        backend = make_cuda_ops(*device);
+        backend = make_cuda_ops(*device, F32Products::Exact);
         stream = device->make_stream("compute", StreamRole::Compute);
         host = device->allocate(count * sizeof(float), Memory::Pinned, "host");
     }

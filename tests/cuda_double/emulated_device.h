@@ -3,6 +3,7 @@
 
 #include <cuda_runtime_api.h>
 
+#include <atomic>
 #include <chrono>
 #include <cstdint>
 #include <functional>
@@ -39,7 +40,7 @@ struct EmulatedGraph {
 
 struct EmulatedEvent {
     LateTicket ticket;
-    std::shared_ptr<double> seconds;  // when the newest record was passed; of a steady clock
+    std::shared_ptr<double> seconds;  // when the newest record was passed; of the machine's EventClock
 };
 
 // Thread rule: `mutex` guards everything; work runs with it held.
@@ -77,6 +78,9 @@ class EmulatedDevice {
     std::map<const std::byte*, std::size_t> pinned;
     std::string fault;
     std::uint64_t kernels = 0;
+    double modelled_s = 0.0;  // EventClock::Modelled
+    std::uint64_t products = 0;
+    std::uint64_t unsteady_products = 0;  // by an algorithm that does not repeat
 
   private:
     void run_on_its_own();
@@ -95,6 +99,7 @@ struct Machine {
     explicit Machine(const MachineOptions& wanted);
     MachineOptions options;
     std::vector<std::unique_ptr<EmulatedDevice>> devices;
+    std::atomic<std::uint64_t> heuristic_queries{0};
 };
 
 std::shared_ptr<Machine> this_machine();

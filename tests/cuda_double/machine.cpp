@@ -156,14 +156,22 @@ std::string machine_fault() {
     return device.fault;
 }
 
-std::uint64_t kernels_run() {
+namespace {
+
+std::uint64_t sum_over_devices(std::uint64_t EmulatedDevice::*count) {
     std::uint64_t sum = 0;
     for (const auto& device : this_machine()->devices) {
         const std::scoped_lock lock(device->mutex);
-        sum += device->kernels;
+        sum += (*device).*count;
     }
     return sum;
 }
+
+}  // namespace
+
+std::uint64_t kernels_run() { return sum_over_devices(&EmulatedDevice::kernels); }
+std::uint64_t products_run() { return sum_over_devices(&EmulatedDevice::products); }
+std::uint64_t heuristic_queries() { return this_machine()->heuristic_queries; }
 
 GraphCounts graph_counts() {
     GraphCounts sum;

@@ -16,21 +16,32 @@
 
 #include <cuda_runtime_api.h>
 
+#include <cstddef>
 #include <cstdint>
 #include <functional>
 #include <memory>
 #include <string>
+#include <vector>
 
 #include "cuda_double/block_engine.h"
 #include "trainctl/device/host_stream.h"
 
 namespace trainctl::cuda_double {
 
+// What events take the time from.
+enum class EventClock {
+    Steady,    // the processor's: how long work really took
+    Modelled,  // of the device, which only products advance, by what their algorithm is said to take
+};
+
 struct MachineOptions {
     int devices = 8;
     std::uint64_t seed = 0;                                // of all orders that CUDA leaves open
     std::uint64_t memory_bytes = std::uint64_t{1} << 30U;  // of each device
     std::uint64_t taken_bytes = 0;                         // of that by other processes
+    EventClock clock = EventClock::Steady;
+    std::vector<std::string> names = {};  // of the devices, by index; those beyond share a name
+    std::size_t newer_blas = 0;           // added to the version that cuBLASLt's headers have
 };
 
 // Forgets every device, stream, event and allocation and starts anew. Nothing of the old machine may be in
@@ -47,6 +58,10 @@ cudaError_t require_shared_memory(const void* kernel, std::size_t bytes);
 
 // Kernels that ran, on all devices since start_machine().
 std::uint64_t kernels_run();
+
+// Calls of cublasLtMatmulAlgoGetHeuristic and products that ran, since start_machine().
+std::uint64_t heuristic_queries();
+std::uint64_t products_run();
 
 // On all devices since start_machine().
 struct GraphCounts {

@@ -29,6 +29,10 @@ NORM_BINS = ("cuda sums of squares are the cpu's bins, however a range is split"
 ADAMW = ("cuda AdamW is the cpu's to the bit, in every dtype and wherever the weights lie",)
 UNAPPLIED = ("cuda AdamW leaves every bit where the step is not applied",)
 NCCL = ("cuda messages by NCCL give every rank its part",)
+TUNING = ("tuning takes the fastest algorithm that repeats",)
+ADOPTION = ("a choice is taken over without a question and without a product",)
+NO_QUERY = ("no step asks the library which algorithm to take",)
+DIFFERENCES = ("cuda: a difference of one bit is seen wherever it lies",)
 STAGED = ("cuda messages through host memory give every rank its part",)
 GRAPH_KEYS = ("cuda graphs: another address, shape or setting is another section",)
 GRAPH_EDGES = ("cuda graphs: what was gathered comes before copies, events and memory that goes away",)
@@ -525,40 +529,106 @@ HOST_MUTATIONS = [
         ("NVTX shows the phases and units of every step, and a profile switches the profiler",),
     ),
     Mutation(
-        "operands of a product in the other order", "cuda/blas.cpp",
+        "operands of a product in the other order", "cuda/product_plan.cpp",
         "t.right, first_.raw(), t.left, second_.raw()",
         "t.left, first_.raw(), t.right, second_.raw()",
         PRODUCTS, quick=True,
     ),
     Mutation(
-        "a product that is not transposed", "cuda/blas.cpp",
-        "return {key.n, key.m, key.k, key.n, key.k, key.m, CUBLAS_OP_T, CUBLAS_OP_N};",
-        "return {key.n, key.m, key.n, key.k, key.k, key.m, CUBLAS_OP_N, CUBLAS_OP_N};",
+        "a product that is not transposed", "cuda/product_plan.cpp",
+        "return {p.n, p.m, p.k, p.n, p.k, p.m, CUBLAS_OP_T, CUBLAS_OP_N};",
+        "return {p.n, p.m, p.n, p.k, p.k, p.m, CUBLAS_OP_N, CUBLAS_OP_N};",
         PRODUCTS,
     ),
     Mutation(
-        "a product that grows where it should be overwritten", "cuda/blas.cpp",
+        "a product that grows where it should be overwritten", "cuda/product_plan.cpp",
         "into == Into::Accumulate ? 1.0F : 0.0F",
         "1.0F",
         PRODUCTS,
     ),
     Mutation(
-        "a product overwritten where it should grow", "cuda/blas.cpp",
+        "a product overwritten where it should grow", "cuda/product_plan.cpp",
         "into == Into::Accumulate ? 1.0F : 0.0F",
         "0.0F",
         PRODUCTS,
     ),
     Mutation(
-        "a bias left out", "cuda/blas.cpp",
-        "        if (key.bias) set(CUBLASLT_MATMUL_DESC_EPILOGUE, CUBLASLT_EPILOGUE_BIAS);\n",
+        "a bias left out", "cuda/product_plan.cpp",
+        "    set(CUBLASLT_MATMUL_DESC_EPILOGUE, CUBLASLT_EPILOGUE_BIAS);\n",
         "",
         PRODUCTS,
     ),
     Mutation(
-        "the last product's bias", "cuda/blas.cpp",
+        "the last product's bias", "cuda/product_plan.cpp",
         "if (t.bias != nullptr) set(",
         "if (static bool once = false; t.bias != nullptr && !std::exchange(once, true)) set(",
         PRODUCTS,
+    ),
+    Mutation(
+        "biases promised to lie better than they do", "cuda/product_plan.cpp",
+        "std::uintptr_t{alignment(key, key.product.result)}",
+        "std::uintptr_t{256}",
+        PRODUCTS,
+    ),
+    Mutation(
+        "an algorithm in a state of failure", "cuda/product_plan.cpp",
+        "if (each.state == CUBLAS_STATUS_SUCCESS) usable",
+        "usable",
+        TUNING,
+    ),
+    Mutation(
+        "an algorithm that was not checked", "cuda/product_plan.cpp",
+        "&algorithm, &answer) == CUBLAS_STATUS_SUCCESS &&",
+        "&algorithm, &answer) != CUBLAS_STATUS_NOT_SUPPORTED &&",
+        ADOPTION,
+    ),
+    Mutation(
+        "TF32 that was not asked for", "cuda/product_plan.cpp",
+        "f32 == F32Products::Tf32",
+        "true",
+        ("cuda: F32 products are exact, or rounded to TF32 as asked",),
+    ),
+    Mutation(
+        "an algorithm that does not repeat", "cuda/product_trial.cpp",
+        "usable[i] = usable[i] && differs == 0;",
+        "",
+        TUNING, quick=True,
+    ),
+    Mutation(
+        "the first run compared with itself", "cuda/product_trial.cpp",
+        "runs = run(library, plan, again_.data()) == CUBLAS_STATUS_SUCCESS;",
+        "runs = run(library, plan, result_.data()) == CUBLAS_STATUS_SUCCESS;",
+        TUNING,
+    ),
+    Mutation(
+        "times of another algorithm", "cuda/product_trial.cpp",
+        "times[at % candidates.size()].push_back(",
+        "times[at / rounds].push_back(",
+        TUNING,
+    ),
+    Mutation(
+        "the slowest algorithm", "cuda/ops/product_plans.cpp",
+        "std::min_element(times.begin(), times.end())",
+        "std::max_element(times.begin(), times.end())",
+        TUNING,
+    ),
+    Mutation(
+        "a plan kept under another key", "cuda/ops/matmul.cpp",
+        "result, t.bias != nullptr},",
+        "result, false},",
+        NO_QUERY,
+    ),
+    Mutation(
+        "a difference looked for in the first part only", "cuda/kernels/compare.cu",
+        "for (int step = 0; step < per_thread; ++step)",
+        "for (int step = 0; step < 1; ++step)",
+        DIFFERENCES,
+    ),
+    Mutation(
+        "a bound off by one", "cuda/kernels/compare.cu",
+        "if (i >= count) break;",
+        "if (i >= count - 1) break;",
+        DIFFERENCES, quick=True,
     ),
 ]
 

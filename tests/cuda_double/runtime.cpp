@@ -122,7 +122,10 @@ cudaError_t cudaGetDevice(int* device) {
 
 cudaError_t cudaGetDeviceProperties(cudaDeviceProp* properties, int device) {
     *properties = {};
-    std::strcpy(properties->name, "emulated device");
+    const std::vector<std::string>& names = this_machine()->options.names;
+    const bool named = static_cast<std::size_t>(device) < names.size();
+    std::strcpy(properties->name,
+                named ? names[static_cast<std::size_t>(device)].c_str() : "emulated device");
     properties->major = 9;
     properties->minor = 0;
     properties->multiProcessorCount = 4;
@@ -328,7 +331,9 @@ cudaError_t cudaEventRecord(cudaEvent_t event, cudaStream_t stream) {
     EmulatedStream* where = device.find(stream);
     if (found == device.events.end() || where == nullptr) return cudaErrorInvalidResourceHandle;
     auto seconds = std::make_shared<double>(0.0);
-    const cudaError_t state = enqueue_work(stream, [seconds] { *seconds = now_s(); });
+    const bool modelled = this_machine()->options.clock == EventClock::Modelled;
+    const cudaError_t state = enqueue_work(
+        stream, [seconds, modelled, &device] { *seconds = modelled ? device.modelled_s : now_s(); });
     found->second->seconds = std::move(seconds);
     found->second->ticket = EmulatedDevice::everything(*where);
     return state;

@@ -38,6 +38,9 @@ struct OpBenchRow {
     double share_of_ceiling = 0.0;
 };
 
+// The matrix products that bench_ops times.
+std::vector<Product> benched_products(const OpBenchOptions& options);
+
 // Not collective: one rank. A result outside its tolerance is Exit::Internal naming the op.
 std::vector<OpBenchRow> bench_ops(Rank& rank, Clock& clock, const OpBenchOptions& options);
 

@@ -247,11 +247,15 @@ struct Ops {
     OptimizerOps& optimizer;
 };
 
+class ProductPlans;  // product_plans.h
+
 // Owns the families of one backend.
 class OpsBackend {
   public:
     virtual ~OpsBackend() = default;
     [[nodiscard]] virtual Ops ops() = 0;
+    // nullptr: matrix products need no plans here.
+    [[nodiscard]] virtual ProductPlans* product_plans() { return nullptr; }
 };
 
 }  // namespace trainctl

@@ -12,6 +12,7 @@
 #include "trainctl/device/arena.h"
 #include "trainctl/device/sim_device.h"
 #include "trainctl/model/transformer.h"
+#include "trainctl/ops/product_plans.h"
 #include "trainctl/parallel/zero.h"
 
 namespace trainctl {
@@ -30,6 +31,7 @@ struct DryPass {
     std::uint64_t staging_bytes = 0;  // what a copy of this rank's state for a checkpoint takes
     SimCounters step;                // of one training step of this rank
     int buckets = 0;
+    std::vector<Product> products;  // every kind of matrix product, in order
     [[nodiscard]] std::uint64_t device_bytes() const;
 };
 

@@ -47,23 +47,27 @@ TensorView gathered(const TensorView& table, const contract::RowSizes& sizes) {
 
 class SimMatmul final : public MatmulOps {
   public:
-    SimMatmul(Counter counter, MatmulOps& planned) : counter_(counter), planned_(planned) {}
+    SimMatmul(Counter counter, MatmulOps& planned, std::set<Product>* products)
+        : counter_(counter), planned_(planned), products_(products) {}
     void forward(Stream& stream, TensorView y, TensorView x, TensorView w, TensorView bias,
                  TensorView scratch) override {
         const auto sizes = contract::matmul_forward(y, x, w, bias);
         check("matmul.forward", MatmulKind::Forward, sizes, x.dtype, scratch);
+        note(MatmulKind::Forward, sizes, x.dtype, y.dtype, !bias.empty());
         counter_.work(stream, product_flops(sizes), {y, x, w, bias});
     }
     void backward_input(Stream& stream, TensorView dx, TensorView dy, TensorView w, Into into,
                         TensorView scratch) override {
         const auto sizes = contract::matmul_backward_input(dx, dy, w);
         check("matmul.backward_input", MatmulKind::BackwardInput, sizes, dy.dtype, scratch);
+        note(MatmulKind::BackwardInput, sizes, dy.dtype, dx.dtype, false);
         counter_.work(stream, product_flops(sizes), {dx, read_if(into, dx), dy, w});
     }
     void backward_weight(Stream& stream, TensorView dw, TensorView dy, TensorView x, Into into,
                          TensorView scratch) override {
         const auto sizes = contract::matmul_backward_weight(dw, dy, x);
         check("matmul.backward_weight", MatmulKind::BackwardWeight, sizes, dy.dtype, scratch);
+        note(MatmulKind::BackwardWeight, sizes, dy.dtype, dw.dtype, false);
         counter_.work(stream, product_flops(sizes), {dw, read_if(into, dw), dy, x});
     }
     [[nodiscard]] std::size_t scratch_bytes(MatmulKind kind, std::int64_t m, std::int64_t n, std::int64_t k,
@@ -76,9 +80,15 @@ class SimMatmul final : public MatmulOps {
                const TensorView& scratch) const {
         contract::scratch(op, scratch, scratch_bytes(kind, sizes.m, sizes.n, sizes.k, dtype));
     }
+    void note(MatmulKind kind, const contract::MatmulSizes& sizes, DType operands, DType result,
+              bool bias) const {
+        if (products_ == nullptr || sizes.m == 0) return;
+        products_->insert({kind, sizes.m, sizes.n, sizes.k, operands, result, bias});
+    }
 
     Counter counter_;
     MatmulOps& planned_;
+    std::set<Product>* products_;
 };
 
 class SimNorm final : public NormOps {
@@ -287,8 +297,8 @@ class SimOptimizer final : public OptimizerOps {
 
 class SimBackend final : public OpsBackend {
   public:
-    SimBackend(SimDevice& device, Ops planned)
-        : matmul_(Counter(device), planned.matmul),
+    SimBackend(SimDevice& device, Ops planned, std::set<Product>* products)
+        : matmul_(Counter(device), planned.matmul, products),
           norm_(Counter(device), planned.norm),
           attention_(Counter(device), planned.attention),
           elementwise_(Counter(device), planned.elementwise),
@@ -310,8 +320,8 @@ class SimBackend final : public OpsBackend {
 
 }  // namespace
 
-std::unique_ptr<OpsBackend> make_sim_ops(SimDevice& device, Ops planned) {
-    return std::make_unique<SimBackend>(device, planned);
+std::unique_ptr<OpsBackend> make_sim_ops(SimDevice& device, Ops planned, std::set<Product>* products) {
+    return std::make_unique<SimBackend>(device, planned, products);
 }
 
 }  // namespace trainctl

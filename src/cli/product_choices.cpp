@@ -1,0 +1,30 @@
+#include "cli/product_choices.h"
+
+#include "trainctl/train/product_tuning.h"
+
+namespace trainctl {
+namespace {
+
+void tune(RankContext& context, Rank& rank, ProductPlans& plans, const std::vector<Product>& products) {
+    const TunedProducts tuned =
+        tune_products(context.world.control(), plans, products, {}, *rank.compute, context.invocation.clock);
+    if (context.world.rank() == 0) log_tuning(context.log, tuned, {});
+}
+
+}  // namespace
+
+void tune_products(RankContext& context, Rank& rank, const JobSpec& job, const RunLayout* run) {
+    ProductPlans* plans = rank.backend->product_plans();
+    if (plans == nullptr || !job.device.tune_products) return;
+    const DryPass pass =
+        dry_pass(job, rank.mesh.shape, rank.mesh.place, batch_layout(job, rank.mesh), rank.backend->ops());
+    if (run == nullptr) return tune(context, rank, *plans, pass.products);
+    tune_products_of_run(context.world.control(), *plans, pass.products, context.invocation.files, *run,
+                         *rank.compute, context.invocation.clock, context.log);
+}
+
+void tune_products(RankContext& context, Rank& rank, const std::vector<Product>& products) {
+    if (ProductPlans* plans = rank.backend->product_plans()) tune(context, rank, *plans, products);
+}
+
+}  // namespace trainctl
