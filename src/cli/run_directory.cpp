@@ -25,9 +25,9 @@ std::string spec_hash(const JobSpec& job) {
 // whose run.json was lost. An empty checkpoints/ may be a place prepared on another disk.
 std::vector<std::string> taken_names(FileSystem& files, const RunLayout& layout) {
     std::vector<std::string> taken;
-    for (const std::string& path :
-         {layout.checkpoints(), layout.journal(), parent_path(layout.record(1)),
-          parent_path(layout.profile(1)), parent_path(layout.product_choices()), join_path(layout.root(), "metrics.jsonl")}) {
+    for (const std::string& path : {layout.checkpoints(), layout.journal(), parent_path(layout.record(1)),
+                                    parent_path(layout.profile(1)), parent_path(layout.product_choices()),
+                                    join_path(layout.root(), "metrics.jsonl")}) {
         const auto status = files.status(path);
         if (!status) continue;
         const bool empty = status->directory && files.list(path).empty();

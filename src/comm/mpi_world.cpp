@@ -130,8 +130,8 @@ class MpiWorld final : public World {
             std::make_unique<Call>([this, &transport] { transport = duplicate_world(context_); }));
         auto line = std::make_shared<WorldLine>(line_->control.device, StreamRole::Background);
         line->abort = line_->abort;
-        return make_host_channel(std::move(line), core("background", std::move(transport), hosts_,
-                                                       background_options(options_)));
+        return make_host_channel(
+            std::move(line), core("background", std::move(transport), hosts_, background_options(options_)));
     }
     [[nodiscard]] int rank() const override { return rank_; }
     [[nodiscard]] int size() const override { return size_; }

@@ -43,11 +43,12 @@ void add_checkpoint(std::vector<Key>& keys) {
                               .help = "Checkpoints at multiples of this stay for ever.",
                               .aliases = {"keep_every_steps"}},
                              &JobSpec::checkpoint, &CheckpointSpec::keep_every));
-    keys.push_back(bound_key("checkpoint.async", Kind::Boolean,
-                             {.help = "Writes behind the next steps: training stands still only while the state is "
-                                      "copied, which takes host memory of its size. false: until it is saved.",
-                              .aliases = {"async_mode", "async_save"}},
-                             &JobSpec::checkpoint, &CheckpointSpec::async));
+    keys.push_back(
+        bound_key("checkpoint.async", Kind::Boolean,
+                  {.help = "Writes behind the next steps: training stands still only while the state is "
+                           "copied, which takes host memory of its size. false: until it is saved.",
+                   .aliases = {"async_mode", "async_save"}},
+                  &JobSpec::checkpoint, &CheckpointSpec::async));
     keys.push_back(
         planned_key("checkpoint.tiers", Kind::TextList, std::vector<std::string>{},
                     {.help = "Further places for copies, nearest first.", .aliases = {"ephemeral"}}));

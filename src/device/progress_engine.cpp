@@ -226,7 +226,8 @@ void ProgressEngine::relax(std::unique_lock<std::mutex>& lock, int fruitless, bo
         lock.lock();
         return;
     }
-    const microseconds longest_urgent = host_waits ? longest_nap_for_waiting_host : longest_nap_beside_compute;
+    const microseconds longest_urgent =
+        host_waits ? longest_nap_for_waiting_host : longest_nap_beside_compute;
     const microseconds longest = urgent ? longest_urgent : longest_nap_in_background;
     const microseconds nap = std::min(longest, first_nap * (1 << std::min(fruitless - rounds, 8)));
     wake_.wait_for(lock, nap, [&] { return kicked_; });

@@ -24,7 +24,7 @@ struct StreamQueue {
         : name(stream_name), urgent(stream_role != StreamRole::Background) {}
 
     const std::string name;
-    const bool urgent;  // a host that waits for it makes the progress thread hurry
+    const bool urgent;                        // a host that waits for it makes the progress thread hurry
     std::atomic<std::uint64_t> completed{0};  // written under the engine's mutex; read anywhere
     std::atomic<bool> failed{false};
 

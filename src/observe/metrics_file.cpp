@@ -52,7 +52,8 @@ std::string to_json(const EvaluationRecord& record) {
 
 std::string to_json(const CheckpointRecord& record) {
     const bool saved = record.error.empty();
-    const double bytes_per_s = saved ? static_cast<double>(record.bytes) / std::max(record.seconds, 1e-9) : 0.0;
+    const double bytes_per_s =
+        saved ? static_cast<double>(record.bytes) / std::max(record.seconds, 1e-9) : 0.0;
     return fmt::format(
         R"({{"type":"checkpoint","v":1,"t":{:.3f},"attempt":{},"step":{},"saved":{},{},"checkpoint_stall_s":{},)"
         R"("write_s":{},"bytes":{},"bytes_per_s":{},"age_s":{},"skipped":{}}})",

@@ -12,7 +12,8 @@ MemoryNeed memory_need(const JobSpec& job, MeshShape shape, MeshPlace place, con
     const std::uint64_t loaders = job.training.eval_interval > 0 ? 2 : 1;
     MemoryNeed need;
     // What has memory of its own is copied in any case.
-    if (job.checkpoint.async || transport != MeshTransport::Processors) need.staging_bytes = plan.staging_bytes;
+    if (job.checkpoint.async || transport != MeshTransport::Processors)
+        need.staging_bytes = plan.staging_bytes;
     need.host_bytes = plan.pinned_bytes + loaders * loader_bytes(layout, job.training.sequence_length,
                                                                  {job.data.prefetch_batches});
     for (const MemoryRow& row : plan.memory) {
@@ -42,8 +43,8 @@ std::string describe_lack_of_memory(const MemoryNeed& need, int ranks, const std
         staged ? fmt::format(", {} for the copy that a checkpoint is written from",
                              format_bytes(need.staging_bytes))
                : std::string(),
-        exact(available), staged && job.checkpoint.async ? "Set checkpoint.async = false, l" : "L", job.training.micro_batch_size,
-        job.training.sequence_length);
+        exact(available), staged && job.checkpoint.async ? "Set checkpoint.async = false, l" : "L",
+        job.training.micro_batch_size, job.training.sequence_length);
 }
 
 }  // namespace trainctl

@@ -150,8 +150,7 @@ Exit Trainer::train(StopFlag& stop) {
         step();
         if (evaluate_if_due(stop)) return stop_with_checkpoint();
         const std::int64_t interval = job_.checkpoint.interval_steps;
-        if (interval > 0 && progress_.step % interval == 0 && progress_.step < job_.steps)
-            save_behind();
+        if (interval > 0 && progress_.step % interval == 0 && progress_.step < job_.steps) save_behind();
     }
     save_now();
     judge_updates();
@@ -394,7 +393,8 @@ void Trainer::save_behind() {
         ++skipped_saves_;
         if (speaks) {
             parts_.log.warn(fmt::format(
-                "step {} is not saved: the checkpoint of step {} is still being written after {} ({} left out so "
+                "step {} is not saved: the checkpoint of step {} is still being written after {} ({} left "
+                "out so "
                 "far); save less often, or on faster storage",
                 progress_.step, under_way_->step,
                 format_duration(parts_.clock.monotonic_s() - under_way_->began_s), skipped_saves_));

@@ -102,7 +102,8 @@ TEST_CASE("with streams as late as they may be, a save still holds its own step"
         const std::vector<std::int64_t> steps = complete_steps(files);
         REQUIRE(!steps.empty());
         for (const std::string& name : files.list(root))
-            if (parse_checkpoint_directory_name(name)->step != steps.front()) files.erase(join_path(root, name));
+            if (parse_checkpoint_directory_name(name)->step != steps.front())
+                files.erase(join_path(root, name));
         setup.resume = ResumeMode::Auto;
         setup.attempt = 2;
         CHECK(train(setup).state == whole.state);

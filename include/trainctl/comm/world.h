@@ -17,8 +17,8 @@ class World {
     virtual ~World() = default;
     virtual Communicator& all() = 0;
     virtual HostChannel& control() = 0;
-    // Collective, from the rank's compute thread: a channel beside control(), for one thread of each rank at a
-    // time, whichever that is. Its messages never wait behind others, and nobody hurries for them; its
+    // Collective, from the rank's compute thread: a channel beside control(), for one thread of each rank at
+    // a time, whichever that is. Its messages never wait behind others, and nobody hurries for them; its
     // deadline is an hour at least, since such work waits for disks (a lost peer shows elsewhere). Must not
     // outlive the world.
     virtual std::unique_ptr<HostChannel> make_background_channel() = 0;

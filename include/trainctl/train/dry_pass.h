@@ -26,10 +26,10 @@ Shape activation_shape(const JobSpec& job, const BatchLayout& layout);
 
 struct DryPass {
     ArenaPlan activations;
-    std::vector<MemoryRow> memory;   // device memory of one rank by owner, activations included
-    std::uint64_t pinned_bytes = 0;  // host memory beside it
+    std::vector<MemoryRow> memory;    // device memory of one rank by owner, activations included
+    std::uint64_t pinned_bytes = 0;   // host memory beside it
     std::uint64_t staging_bytes = 0;  // what a copy of this rank's state for a checkpoint takes
-    SimCounters step;                // of one training step of this rank
+    SimCounters step;                 // of one training step of this rank
     int buckets = 0;
     std::vector<Product> products;  // every kind of matrix product, in order
     [[nodiscard]] std::uint64_t device_bytes() const;

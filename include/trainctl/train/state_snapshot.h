@@ -11,9 +11,9 @@
 namespace trainctl {
 
 enum class SnapshotMode {
-    Copy,       // into staging memory: the state may change as soon as the copy is made
-    InPlace,    // where the host can read the state, it is the snapshot, and must not change while that is in use;
-                // elsewhere as Copy
+    Copy,     // into staging memory: the state may change as soon as the copy is made
+    InPlace,  // where the host can read the state, it is the snapshot, and must not change while that is in
+              // use; elsewhere as Copy
 };
 
 // Staging memory of fixed size, allocated once, holds one snapshot at a time. Thread rule: the rank's compute
@@ -41,7 +41,7 @@ class StateSnapshot {
     DeviceMemoryKind memory_;
     std::vector<NamedSlice> slices_;
     std::vector<NamedSlice> host_;
-    Buffer staging_;  // empty in place
+    Buffer staging_;                  // empty in place
     std::unique_ptr<Stream> copies_;  // of a device with memory of its own: beside its compute stream
     std::unique_ptr<Event> reached_;
     std::unique_ptr<Event> copied_;

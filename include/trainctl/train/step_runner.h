@@ -70,8 +70,8 @@ class StepRunner {
     // `progress`, whose loss scale must have been started (LossScaler::start).
     StepResult step(Loader& loader, const Progress& progress);
 
-    // Updates wait for `readers`, an event of whoever reads weights and moments beside the steps; nullptr: for
-    // nobody. Must outlive the runner or be taken back.
+    // Updates wait for `readers`, an event of whoever reads weights and moments beside the steps; nullptr:
+    // for nobody. Must outlive the runner or be taken back.
     void update_after(const Event* readers) { readers_ = readers; }
 
     // Mean loss over the first `batches` global batches of a finite stream (0: all). The same on every rank.

@@ -132,7 +132,7 @@ class Trainer {
     double retry_at_s_ = 0.0;         // monotonic: a failed save is not tried again before
     double begun_at_s_;               // monotonic, of the newest save that was begun (or the start)
     double saved_at_s_;               // monotonic, of the state that was saved last (or the start)
-    double checkpoint_s_ = 0.0;       // what saves and evaluations took of the time since the last closed step
+    double checkpoint_s_ = 0.0;  // what saves and evaluations took of the time since the last closed step
     double evaluation_s_ = 0.0;
     GpuExtremes gpus_;  // of all ranks, from the newest agreement
 };
