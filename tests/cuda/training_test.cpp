@@ -3,6 +3,7 @@
 
 #include "cuda/cuda_training.h"
 #include "support/catch.h"
+#include "support/memory_file_system.h"
 
 namespace trainctl::cuda_test {
 
@@ -51,6 +52,30 @@ TEST_CASE("a training with graphs has the bits of one without", "[cuda]") {
         CHECK(found.steps == wanted.steps);
         CHECK(found.state == wanted.state);
         CHECK(found.device_allocations_after_first_step == 0);
+    }
+}
+
+// The copy for a checkpoint runs beside the next step, as late as its events allow.
+TEST_CASE("a checkpoint of a cuda device holds its own step, whatever ran beside its copy", "[cuda]") {
+    const std::string root = "checkpoints";
+    for (const std::uint64_t seed : {0, 1, 5}) {
+        test::MemoryFileSystem files;
+        TrainSetup setup = five_steps(Architecture::Llama, DType::BF16);
+        setup.job.checkpoint.async = true;
+        setup.job.checkpoint.interval_steps = 1;
+        setup.files = &files;
+        setup.root = root;
+        const TrainOutcome whole = train_on_cuda(setup, seed);
+        CHECK(whole.device_allocations_after_first_step == 0);
+        // That of the first step always comes to its end; of the others, what storage allowed.
+        REQUIRE(whole.saves.front().step == 1);
+        for (const std::string& name : files.list(root))
+            if (parse_checkpoint_directory_name(name)->step != 1) files.erase(join_path(root, name));
+        setup.resume = ResumeMode::Auto;
+        setup.attempt = 2;
+        const TrainOutcome rest = train_on_cuda(setup, seed);
+        CHECK(rest.steps.size() == 4);
+        CHECK(rest.state == whole.state);
     }
 }
 
