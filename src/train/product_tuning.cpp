@@ -91,7 +91,7 @@ TunedProducts tune_products(RankLink& link, ProductPlans& plans, const std::vect
                             TuningLimits limits) {
     const std::string device = plans.identity();
     std::istringstream devices(agree(
-        link, [&] { return device; },
+        link, [&] { return std::string(device); },
         [](const std::vector<std::string>& all) { return fmt::format("{}", fmt::join(all, "\n")); }));
     int speaker = 0;  // the lowest rank with such a device
     for (std::string other; std::getline(devices, other) && other != device;) ++speaker;
@@ -101,6 +101,7 @@ TunedProducts tune_products(RankLink& link, ProductPlans& plans, const std::vect
         link,
         [&] {
             std::vector<ProductChoice> needs;
+            needs.reserve(mine.size());
             for (const Product& product : mine) needs.push_back({device, to_string(product), {}});
             return to_text(needs);
         },
@@ -115,7 +116,7 @@ TunedProducts tune_products(RankLink& link, ProductPlans& plans, const std::vect
             }
             return to_text(choices_of(needs));
         });
-    const TunedProducts tuned = parse_tuned(agree(
+    TunedProducts tuned = parse_tuned(agree(
         link,
         [&] {
             if (link.rank() != speaker) return std::string();

@@ -1,8 +1,6 @@
 #include "trainctl/train/run_checkpoints.h"
 
 #include <fmt/format.h>
-#include <sys/resource.h>
-#include <unistd.h>
 
 #include <algorithm>
 #include <chrono>
@@ -18,8 +16,6 @@ namespace {
 
 // Finite steps after which a checkpoint counts as good.
 constexpr std::int64_t probation_steps = 200;
-// Of the writing thread, above the training's: lower priority.
-constexpr int writer_nice = 10;
 // How long a rank that fails waits for what is being written.
 constexpr std::chrono::seconds patience_of_the_failed{60};
 
@@ -98,8 +94,6 @@ void RunCheckpoints::begin(const Progress& progress) {
 void RunCheckpoints::hand_over() {
     if (!begun_ || !state_.complete()) return;
     writing_ = std::async(std::launch::async, [this, snapshot = *std::exchange(begun_, std::nullopt)] {
-        // Hashing takes a core's share for a while; training comes first. A refusal is no matter.
-        static_cast<void>(setpriority(PRIO_PROCESS, static_cast<id_t>(gettid()), writer_nice));
         return write(snapshot);
     });
 }

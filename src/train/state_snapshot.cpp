@@ -1,5 +1,7 @@
 #include "trainctl/train/state_snapshot.h"
 
+#include <cstring>
+
 namespace trainctl {
 namespace {
 
@@ -34,6 +36,8 @@ StateSnapshot::StateSnapshot(Device& device, Ops ops, std::vector<NamedSlice> sl
         slice.view.data = next;
         next += rounded(slice.view.bytes());
     }
+    // The kernel gives pages at the first touch: now, not while training stands still for the first copy.
+    std::memset(staging_.data(), 0, staging_.bytes());
     if (memory_ == DeviceMemoryKind::Own) copies_ = device.make_stream("snapshot", StreamRole::Background);
 }
 

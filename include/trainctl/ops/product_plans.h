@@ -27,7 +27,8 @@ struct Product {
     DType operands = DType::BF16;
     DType result = DType::BF16;
     bool bias = false;
-    auto operator<=>(const Product&) const = default;
+    // clang-tidy takes the 0 that comparisons of members are compared with for a pointer.
+    auto operator<=>(const Product&) const = default;  // NOLINT(modernize-use-nullptr)
 };
 
 // "forward 8192 2304 768 bf16 bf16 bias": kind, M, N, K, operands, result. One line; exact both ways.
