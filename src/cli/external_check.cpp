@@ -5,6 +5,7 @@
 #include <algorithm>
 
 #include "cli/checkpoint_space.h"
+#include "cli/rank_device.h"
 #include "cli/run_places.h"
 #include "trainctl/base/error.h"
 #include "trainctl/base/text.h"
@@ -208,13 +209,18 @@ void check_threads(const LoadedJob& loaded, std::vector<Problem>& problems) {
 }
 
 void check_device(const LoadedJob& loaded, std::vector<Problem>& problems) {
-    if (loaded.spec.device.kind != DeviceKind::Cuda) return;
-    std::string why;
-    if (!list_cuda_devices(&why).empty()) return;
-    problems.push_back(problem_of(Severity::Error, "device", "device.kind",
-                                  "device.kind = \"cuda\", but no GPU can be used here: " + why,
-                                  "check `nvidia-smi`, or set device.kind to \"auto\" or \"cpu\"",
-                                  Exit::Resource));
+    const JobSpec& job = loaded.spec;
+    if (job.device.kind == DeviceKind::Cpu)
+        return;  // what contradicts that is a matter of the job file alone
+    HostDevices host;
+    host.devices = list_cuda_devices(&host.why_none);
+    try {
+        static_cast<void>(
+            choose_device(job.device, job.communication.backend, host, f32_products(job.precision)));
+    } catch (const Error& error) {
+        problems.push_back(
+            problem_of(Severity::Error, "device", "device.kind", error.what(), {}, error.code()));
+    }
 }
 
 // Why the job must be meant for other machines than this one; nullopt: it may run here.

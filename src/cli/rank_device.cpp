@@ -14,19 +14,21 @@ namespace {
 
 constexpr const char* use_cpu = "or set device.kind = \"cpu\"";
 
+// `text`: why it is the cpu, for the log; empty where the job says so.
 DeviceChoice cpu_choice(const DeviceSpec& device, const std::string& backend, const std::string& text) {
+    const std::string why = text.empty() ? "device.kind = \"cpu\"" : text;
     if (device.cuda_graphs) {
         fail(
             Exit::Usage,
             fmt::format("device.cuda_graphs = true needs a GPU, but the ranks compute on the cpu ({}); leave "
                         "it out, or start where every rank finds a GPU",
-                        text.empty() ? "device.kind = \"cpu\"" : text));
+                        why));
     }
     if (backend == "nccl") {
         fail(Exit::Usage,
              fmt::format("communication.backend = \"nccl\" moves tensors between GPUs, but the ranks compute "
                          "on the cpu ({}); set it to \"auto\"",
-                         text));
+                         why));
     }
     DeviceChoice choice;
     choice.text = text;

@@ -93,6 +93,9 @@ std::string start_banner(const JobSpec& job, const Rank& rank, const Training& t
     text += fmt::format("  device     {} ({}),{} peak {:.1f} GFLOP/s measured\n", device.kind, device.name,
                         kernels, peak_flops_per_s / 1e9);
     text += describe_memory(memory);
+    if (job.checkpoint.async || rank.device.info().memory == DeviceMemoryKind::Own)
+        text += fmt::format("  {:<24} {:>16}  {}, in host memory\n", "checkpoint staging",
+                            training.plan().staging_bytes, format_bytes(training.plan().staging_bytes));
     text += data;
     text += rank.world.size() > 1 ? "  to stop: kill -USR1 the mpirun process (saves after the step, exit "
                                     "3); INT and TERM leave ranks under a second"

@@ -263,6 +263,11 @@ void check_launch(const JobSpec& job, std::vector<Finding>& findings) {
 }
 
 void check_device(const JobSpec& job, std::vector<Finding>& findings) {
+    if (job.device.kind == DeviceKind::Cpu && job.communication.backend == "nccl")
+        findings.push_back(finding("contradiction", {"communication.backend", "device.kind"},
+                                   "communication.backend = \"nccl\" with device.kind = \"cpu\": NCCL moves "
+                                   "tensors between GPUs",
+                                   "leave communication.backend out, or set device.kind = \"cuda\""));
     if (!job.device.cuda_graphs) return;
     if (job.device.kind == DeviceKind::Cpu)
         findings.push_back(finding("contradiction", {"device.cuda_graphs", "device.kind"},

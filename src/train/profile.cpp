@@ -2,12 +2,27 @@
 
 #include <fmt/format.h>
 
+#include <cmath>
+#include <cstdint>
 #include <utility>
 
 #include "trainctl/base/error.h"
 #include "trainctl/base/text.h"
 
 namespace trainctl {
+namespace {
+
+constexpr double origin_grain_s = 1000.0;
+
+// Nanoseconds from the origin. Whole ones, so that a range that ends where the next begins does so in the
+// file.
+std::int64_t nanoseconds(double seconds) { return std::llround(seconds * 1e9); }
+
+std::string microseconds(std::int64_t nanoseconds) {
+    return fmt::format("{}.{:03}", nanoseconds / 1000, nanoseconds % 1000);
+}
+
+}  // namespace
 
 ProfileRecorder::ProfileRecorder(ProfileSteps steps, ProfileFile file, Clock& clock, Log& log, Ranges* next,
                                  std::size_t most)
@@ -17,7 +32,10 @@ ProfileRecorder::ProfileRecorder(ProfileSteps steps, ProfileFile file, Clock& cl
       log_(log),
       next_(next),
       most_(most),
-      unix_offset_s_(clock.unix_s() - clock.monotonic_s()) {}
+      // The same for ranks that begin within minutes of each other, and near enough that a double holds
+      // nanoseconds.
+      origin_unix_s_(std::floor(clock.unix_s() / origin_grain_s) * origin_grain_s),
+      origin_s_(origin_unix_s_ - (clock.unix_s() - clock.monotonic_s())) {}
 
 ProfileRecorder::~ProfileRecorder() {
     if (recording_) finish();
@@ -58,8 +76,8 @@ void ProfileRecorder::finish() noexcept {
         file_.files.make_directories(file_.directory);
         write_text_atomically(file_.files, path, trace());
         if (file_.rank == 0)
-            log_.info(fmt::format("profile of steps {} to {} written: {} (one file per rank)", steps_.first,
-                                  steps_.last, path));
+            log_.info(fmt::format("profile of steps {} to {} written: {} (one file per rank)",
+                                  first_recorded(), steps_.last, path));
         if (cut_ > 0) {
             log_.warn(
                 fmt::format("the profile of rank {} holds the first {}, {} more are left out; profile "
@@ -73,23 +91,30 @@ void ProfileRecorder::finish() noexcept {
     recorded_ = {};
 }
 
+// A resumed run may begin in the midst of the steps that were asked for.
+std::int64_t ProfileRecorder::first_recorded() const {
+    return recorded_.empty() ? steps_.first : recorded_.front().label.number;
+}
+
 // https://docs.google.com/document/d/1CvAClvFfyA5R-PhYUmn5OOQtYMH4h6I0nSsKchNAySU: "complete" events, in
 // microseconds.
 std::string ProfileRecorder::trace() const {
     std::string text = fmt::format(
         R"({{"displayTimeUnit":"ms","otherData":{{"rank":{},"host":{},"first_step":{},"last_step":{},"ranges_left_out":{},)"
-        R"("times":"of the host: on a GPU, when work was issued"}},"traceEvents":[)"
+        R"("origin_unix_s":{:.0f},"times":"of the host: on a GPU, when work was issued"}},"traceEvents":[)"
         "\n"
         R"({{"name":"process_name","ph":"M","pid":{},"tid":0,"args":{{"name":{}}}}})",
-        file_.rank, json_quote(file_.host), steps_.first, steps_.last, cut_, file_.rank,
+        file_.rank, json_quote(file_.host), first_recorded(), steps_.last, cut_, origin_unix_s_, file_.rank,
         json_quote(fmt::format("rank {} ({})", file_.rank, file_.host)));
     for (const Recorded& range : recorded_) {
         const double ended_s = range.end_s > 0.0 ? range.end_s : clock_.monotonic_s();
+        const std::int64_t began = nanoseconds(range.begin_s - origin_s_);
+        const std::int64_t ended = nanoseconds(ended_s - origin_s_);
         text += fmt::format(
             ",\n"
-            R"({{"name":"{}","cat":"{}","ph":"X","ts":{:.3f},"dur":{:.3f},"pid":{},"tid":0}})",
-            range_name(range.label), range_kind_name(range.label.kind),
-            1e6 * (range.begin_s + unix_offset_s_), 1e6 * (ended_s - range.begin_s), file_.rank);
+            R"({{"name":"{}","cat":"{}","ph":"X","ts":{},"dur":{},"pid":{},"tid":0}})",
+            range_name(range.label), range_kind_name(range.label.kind), microseconds(began),
+            microseconds(ended - began), file_.rank);
     }
     return text + "\n]}\n";
 }

@@ -296,7 +296,7 @@ bool Trainer::evaluate_if_due(StopFlag& stop) {
 // Whether training goes on without this save. A full disk is an alarm, not the end, as long as the last
 // durable checkpoint is young enough. What happens here is the same on all ranks: the store reports one
 // agreed outcome, and only rank 0's age is broadcast.
-bool Trainer::may_fail(const Error& error, const UnderWay& save) {
+bool Trainer::may_fail(const Error& error, std::int64_t step) {
     const double max_age =
         job_.checkpoint.max_age_s > 0.0 ? job_.checkpoint.max_age_s : 3.0 * interval_s(job_.checkpoint);
     std::array<std::int64_t, 1> too_old{
@@ -307,7 +307,7 @@ bool Trainer::may_fail(const Error& error, const UnderWay& save) {
     if (parts_.control.rank() == 0) {
         parts_.log.error(
             fmt::format("checkpoint at step {} failed, training goes on until the newest one is {} old: {}",
-                        save.step, format_duration(max_age), error.what()));
+                        step, format_duration(max_age), error.what()));
     }
     return true;
 }
@@ -322,32 +322,6 @@ void Trainer::fail_save(const Error& error, std::int64_t step) {
                 error.where(), Scope::Shared);
 }
 
-void Trainer::record_save(const UnderWay& save, const SaveSummary& summary) {
-    saved_step_ = save.step;
-    saved_at_s_ = save.began_s;
-    CheckpointRecord record;
-    record.directory = summary.directory;
-    record.bytes = summary.bytes;
-    record.state_hash = summary.state_hash;
-    record.seconds = summary.seconds;
-    observe(save, std::move(record));
-}
-
-void Trainer::observe(const UnderWay& save, CheckpointRecord record) {
-    record.attempt = parts_.attempt;
-    record.step = save.step;
-    record.stall_s = save.stall_s;
-    record.age_s = parts_.clock.monotonic_s() - save.began_s;
-    record.skipped = skipped_saves_;
-    record.unix_s = parts_.clock.unix_s();
-    parts_.observer.checkpoint(record);
-}
-
-std::optional<SaveSummary> Trainer::finish_save(double patience_s) {
-    const RangeScope range(parts_.ranges, RangeKind::Checkpoint);
-    return parts_.checkpoints->finish(patience_s);
-}
-
 void Trainer::begin_save() {
     const RangeScope range(parts_.ranges, RangeKind::Checkpoint);
     const double began = parts_.clock.monotonic_s();
@@ -358,23 +332,47 @@ void Trainer::begin_save() {
     checkpoint_s_ += under_way_->stall_s;
 }
 
-// Waits for the save under way, which most often has ended already. Collective; the same on all ranks.
-void Trainer::settle() {
+// Waits for the save under way, which most often has ended already, and records what came of it. nullopt: it
+// is saved; else why not (Exit::Resource).
+std::optional<Error> Trainer::end_save(double patience_s) {
+    const RangeScope range(parts_.ranges, RangeKind::Checkpoint);
     const double began = parts_.clock.monotonic_s();
-    const auto stood_still = [&] { return parts_.clock.monotonic_s() - began; };
-    UnderWay save = *std::exchange(under_way_, std::nullopt);
+    const UnderWay save = *std::exchange(under_way_, std::nullopt);
+    CheckpointRecord record;
+    std::optional<Error> failure;
     try {
-        const SaveSummary summary = finish_save(INFINITY).value();
-        save.stall_s += stood_still();
-        record_save(save, summary);
+        if (const auto summary = parts_.checkpoints->finish(patience_s)) {
+            saved_step_ = save.step;
+            saved_at_s_ = save.began_s;
+            record.directory = summary->directory;
+            record.bytes = summary->bytes;
+            record.state_hash = summary->state_hash;
+            record.seconds = summary->seconds;
+        } else {
+            failure = Error(Exit::Resource, "it was still being written when training ended", Where::here());
+        }
     } catch (const Error& error) {
         if (error.code() != Exit::Resource) throw;
-        CheckpointRecord record;
-        record.error = error.what();
-        observe(save, std::move(record));
-        if (!may_fail(error, save)) fail_save(error, save.step);
+        failure = error;
     }
-    checkpoint_s_ += stood_still();
+    const double now = parts_.clock.monotonic_s();
+    if (failure) record.error = failure->what();
+    record.attempt = parts_.attempt;
+    record.step = save.step;
+    record.stall_s = save.stall_s + now - began;
+    record.age_s = now - save.began_s;
+    record.skipped = skipped_saves_;
+    record.unix_s = parts_.clock.unix_s();
+    parts_.observer.checkpoint(record);
+    checkpoint_s_ += now - began;
+    return failure;
+}
+
+// Collective; the same on all ranks.
+void Trainer::settle() {
+    const std::int64_t step = under_way_->step;
+    const std::optional<Error> failure = end_save(INFINITY);
+    if (failure && !may_fail(*failure, step)) fail_save(*failure, step);
 }
 
 // At the interval or on request: training goes on beside it, and may go on without it.
@@ -409,27 +407,18 @@ void Trainer::save_behind() {
 // (somebody cleaning up there).
 void Trainer::save_now() {
     if (parts_.checkpoints == nullptr) return;
+    const auto speak = [&](const std::string& text) {
+        if (parts_.control.rank() == 0) parts_.log.error(text);
+    };
     if (under_way_) {
-        const UnderWay save = *std::exchange(under_way_, std::nullopt);
-        try {
-            record_save(save, finish_save(INFINITY).value());
-        } catch (const Error& error) {
-            if (error.code() != Exit::Resource) throw;
-            if (parts_.control.rank() == 0)
-                parts_.log.error(fmt::format("checkpoint at step {} failed: {}", save.step, error.what()));
-        }
+        const std::int64_t step = under_way_->step;
+        if (const auto failure = end_save(INFINITY))
+            speak(fmt::format("checkpoint at step {} failed: {}", step, failure->what()));
     }
-    if (saved_step_ == progress_.step) return;
-    for (int tries = 2; tries > 0; --tries) {
+    for (int tries = 2; tries > 0 && saved_step_ != progress_.step; --tries) {
         begin_save();
-        const UnderWay save = *std::exchange(under_way_, std::nullopt);
-        try {
-            record_save(save, finish_save(INFINITY).value());
-            return;
-        } catch (const Error& error) {
-            if (error.code() != Exit::Resource) throw;
-            if (tries == 1) fail_save(error, progress_.step);
-        }
+        const std::optional<Error> failure = end_save(INFINITY);
+        if (failure && tries == 1) fail_save(*failure, progress_.step);
     }
 }
 
@@ -437,11 +426,14 @@ void Trainer::save_now() {
 void Trainer::end_in_order() {
     if (!under_way_) return;
     constexpr double patience_s = 60.0;
-    const UnderWay save = *std::exchange(under_way_, std::nullopt);
+    const std::int64_t step = under_way_->step;
+    const auto warn = [&](const Error& error) {
+        parts_.log.warn(fmt::format("the checkpoint of step {} failed as well: {}", step, error.what()));
+    };
     try {
-        if (const auto summary = finish_save(patience_s)) record_save(save, *summary);
+        if (const auto failure = end_save(patience_s)) warn(*failure);
     } catch (const Error& error) {
-        parts_.log.warn(fmt::format("the checkpoint of step {} failed as well: {}", save.step, error.what()));
+        warn(error);
     }
 }
 

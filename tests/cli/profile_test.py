@@ -10,7 +10,7 @@ def ranges(path):
     """(path of names, event) of every range in the trace, nested by their times."""
     trace = json.loads(path.read_text())
     assert trace["otherData"]["ranges_left_out"] == 0
-    rounding = 1.0  # microseconds
+    rounding = 0.001  # microseconds
     found, around = [], []
     for event in trace["traceEvents"]:
         if event["ph"] != "X":

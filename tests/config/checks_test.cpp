@@ -69,6 +69,12 @@ TEST_CASE("The loss scale starts at or above its minimum, and belongs to fp16", 
                Catch::Contains("precision.loss_scale.hysteresis has no effect"));
 }
 
+TEST_CASE("NCCL needs GPUs", "[config][checks]") {
+    accepted({"communication.backend=nccl"});
+    accepted({"communication.backend=nccl", "device.kind=cuda"});
+    refused({"communication.backend=nccl", "device.kind=cpu"}, "contradiction", "between GPUs");
+}
+
 TEST_CASE("CUDA graphs need a GPU, and work that repeats", "[config][checks]") {
     accepted({"device.cuda_graphs=true"});
     accepted({"device.cuda_graphs=true", "device.kind=cuda", "precision.compute=fp16"});

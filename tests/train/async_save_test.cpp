@@ -56,7 +56,7 @@ void hold_first_save(TrainSetup& setup, GatedFileSystem& disk, std::int64_t open
 
 }  // namespace
 
-TEST_CASE("what is written behind later steps is the state of its own step, to the bit") {
+TEST_CASE("what is written behind later steps is the state of its own step, to the bit", "[threads]") {
     for (const int ranks : {1, 2}) {
         for (const int stage : {0, 3}) {
             for (const DType compute : {DType::F32, DType::BF16}) {
@@ -91,7 +91,7 @@ TEST_CASE("what is written behind later steps is the state of its own step, to t
     }
 }
 
-TEST_CASE("with streams as late as they may be, a save still holds its own step") {
+TEST_CASE("with streams as late as they may be, a save still holds its own step", "[threads]") {
     for (const std::uint64_t seed : {0U, 1U, 7U}) {
         MemoryFileSystem files;
         TrainSetup setup = setup_in(files);
@@ -110,7 +110,7 @@ TEST_CASE("with streams as late as they may be, a save still holds its own step"
     }
 }
 
-TEST_CASE("a save that fails behind the training is an alarm, and the next one is made") {
+TEST_CASE("a save that fails behind the training is an alarm, and the next one is made", "[threads]") {
     MemoryFileSystem files;
     TrainSetup setup = setup_in(files);
     setup.ranks = 2;
@@ -126,7 +126,7 @@ TEST_CASE("a save that fails behind the training is an alarm, and the next one i
     CHECK(outcome.saves.back().error.empty());
 }
 
-TEST_CASE("a save that somebody asked for while another is being written comes after it") {
+TEST_CASE("a save that somebody asked for while another is being written comes after it", "[threads]") {
     MemoryFileSystem files;
     GatedFileSystem disk(files);
     TrainSetup setup = setup_in(disk);
@@ -151,7 +151,7 @@ TEST_CASE("a save that somebody asked for while another is being written comes a
     CHECK(outcome.saves[2].step == 60);
 }
 
-TEST_CASE("a stop waits for the save under way, then saves its own step") {
+TEST_CASE("a stop waits for the save under way, then saves its own step", "[threads]") {
     MemoryFileSystem files;
     GatedFileSystem disk(files);
     TrainSetup setup = setup_in(disk);
@@ -173,7 +173,7 @@ TEST_CASE("a stop waits for the save under way, then saves its own step") {
     CHECK(complete_steps(files) == std::vector<std::int64_t>{4, 6});
 }
 
-TEST_CASE("a training that fails completes the save under way first") {
+TEST_CASE("a training that fails completes the save under way first", "[threads]") {
     MemoryFileSystem files;
     GatedFileSystem disk(files);
     TrainSetup setup = setup_in(disk);
@@ -191,7 +191,7 @@ TEST_CASE("a training that fails completes the save under way first") {
     CHECK(complete_steps(files) == std::vector<std::int64_t>{4});
 }
 
-TEST_CASE("after a lost peer nothing is committed behind its back, and nobody waits for it") {
+TEST_CASE("after a lost peer nothing is committed behind its back, and nobody waits for it", "[threads]") {
     MemoryFileSystem files;
     GatedFileSystem disk(files);
     TrainSetup setup = setup_in(disk);
@@ -214,7 +214,7 @@ TEST_CASE("after a lost peer nothing is committed behind its back, and nobody wa
     CHECK(complete_steps(files).empty());
 }
 
-TEST_CASE("a state that is not finite is refused behind the training as well") {
+TEST_CASE("a state that is not finite is refused behind the training as well", "[threads]") {
     MemoryFileSystem files;
     TrainSetup setup = setup_in(files);
     setup.ranks = 2;

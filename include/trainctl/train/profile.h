@@ -59,6 +59,7 @@ class ProfileRecorder final : public Ranges {
 
     void finish() noexcept;
     [[nodiscard]] std::string trace() const;
+    [[nodiscard]] std::int64_t first_recorded() const;  // step
 
     ProfileSteps steps_;
     ProfileFile file_;
@@ -66,7 +67,8 @@ class ProfileRecorder final : public Ranges {
     Log& log_;
     Ranges* next_;
     std::size_t most_;
-    double unix_offset_s_;  // wall clock minus monotonic clock
+    double origin_unix_s_;  // what times in the trace count from
+    double origin_s_;       // the same on the monotonic clock
     bool recording_ = false;
     std::vector<Recorded> recorded_;
     std::vector<Open> open_;  // since recording began

@@ -113,12 +113,10 @@ class Trainer {
     void save_behind();
     void save_now();
     void begin_save();
-    std::optional<SaveSummary> finish_save(double patience_s);
+    std::optional<Error> end_save(double patience_s);
     void settle();
     void end_in_order();
-    void observe(const UnderWay& save, CheckpointRecord record);
-    void record_save(const UnderWay& save, const SaveSummary& summary);
-    bool may_fail(const Error& error, const UnderWay& save);
+    bool may_fail(const Error& error, std::int64_t step);
     [[noreturn]] void fail_save(const Error& error, std::int64_t step);
     Exit stop_with_checkpoint();
 
