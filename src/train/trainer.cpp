@@ -303,6 +303,8 @@ bool Trainer::may_fail(const Error& error, std::int64_t step) {
         parts_.control.rank() == 0 && parts_.clock.monotonic_s() - saved_at_s_ > max_age ? 1 : 0};
     parts_.control.all_reduce(too_old, Reduce::Max);
     if (too_old[0] != 0) return false;
+    // What is due stays due: it is tried again soon, not at the next interval.
+    begun_at_s_ = saved_at_s_;
     retry_at_s_ = parts_.clock.monotonic_s() + std::min(retry_s, interval_s(job_.checkpoint));
     if (parts_.control.rank() == 0) {
         parts_.log.error(

@@ -6,6 +6,7 @@
 
 #include "support/catch.h"
 #include "support/gated_file_system.h"
+#include "support/manual_clock.h"
 #include "support/memory_file_system.h"
 #include "train/train_harness.h"
 #include "trainctl/checkpoint/scan.h"
@@ -124,6 +125,30 @@ TEST_CASE("a save that fails behind the training is an alarm, and the next one i
     CHECK_THAT(outcome.saves.front().error, Contains("No space left"));
     CHECK(outcome.saves.back().step == 12);
     CHECK(outcome.saves.back().error.empty());
+}
+
+TEST_CASE("a save that failed is tried again soon, whatever the interval", "[threads]") {
+    for (const bool async : {false, true}) {
+        MemoryFileSystem files;
+        ManualClock clock;
+        TrainSetup setup = setup_in(files);
+        setup.clock = &clock;
+        setup.job.steps = 60;
+        setup.job.checkpoint.async = async;
+        setup.job.checkpoint.interval_steps = 0;
+        setup.job.checkpoint.interval_s = 1000.0;
+        files.add_fault({ENOSPC, FileOp::Write, "r00000", 0, 3});
+        setup.at_boundary = [&](int /*rank*/, StopFlag& /*stop*/, std::int64_t step) {
+            if (step > 0) clock.advance(step == 1 ? 1000.0 : 10.0);
+            std::this_thread::sleep_for(std::chrono::milliseconds(1));
+        };
+        const TrainOutcome outcome = train(setup);
+        REQUIRE(outcome.saves.size() == 3);  // that of the end, too
+        CHECK_FALSE(outcome.saves[0].error.empty());
+        CHECK(outcome.saves[1].error.empty());
+        CHECK(outcome.saves[1].step < 60);
+        if (!async) CHECK(outcome.saves[1].step == outcome.saves[0].step + 6);  // a minute later
+    }
 }
 
 TEST_CASE("a save that somebody asked for while another is being written comes after it", "[threads]") {

@@ -151,7 +151,8 @@ TrainOutcome train(const TrainSetup& setup) {
     options.isa = detect_cpu_isa();
     options.late_seed = setup.late_seed;
     const auto as_rank = [&](World& world, CpuDevice& device) {
-        SystemClock clock;
+        SystemClock system_clock;
+        Clock& clock = setup.clock != nullptr ? *setup.clock : system_clock;
         JobSpec job = setup.job;
         const MeshShape shape = mesh_shape(job.parallel, world.size());
         const std::shared_ptr<Rank> made = setup.make_rank ? setup.make_rank(world, device, shape)

@@ -33,6 +33,7 @@ struct TrainSetup {
     FileSystem* files = nullptr;             // checkpoints go here; nullptr: none are made
     std::string root;                        // checkpoint root
     int attempt = 1;
+    Clock* clock = nullptr;              // default: the system's
     std::optional<ResumeMode> resume;    // load the newest first
     const SampleStream* data = nullptr;  // default: a synthetic language over the job's vocabulary
     const SampleStream* validation = nullptr;
