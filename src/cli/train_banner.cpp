@@ -62,7 +62,7 @@ std::string rank_map(const std::vector<std::string>& hosts, MeshShape shape) {
 std::string start_banner(const JobSpec& job, const Rank& rank, const Training& training,
                          const std::vector<std::string>& hosts,
                          const std::vector<std::vector<MemoryRow>>& memory, const std::string& data,
-                         double peak_flops_per_s) {
+                         const DevicePeak& peak) {
     const BatchLayout layout = batch_layout(job, rank.mesh);
     const DeviceInfo device = rank.device.info();
     std::string text = fmt::format("run {} in {}\n", job.name, job.run_dir);
@@ -90,8 +90,12 @@ std::string start_banner(const JobSpec& job, const Rank& rank, const Training& t
     const std::string kernels =
         device.isa.empty() ? ""
                            : fmt::format(" {} kernels, {},", device.isa, counted(device.threads, "thread"));
-    text += fmt::format("  device     {} ({}),{} peak {:.1f} GFLOP/s measured\n", device.kind, device.name,
-                        kernels, peak_flops_per_s / 1e9);
+    const std::string of_sheet =
+        peak.source == PeakSource::DataSheet
+            ? fmt::format("peak {:.1f} GFLOP/s by its data sheet, ", peak.flops_per_s / 1e9)
+            : std::string("peak ");
+    text += fmt::format("  device     {} ({}),{} {}{:.1f} GFLOP/s measured\n", device.kind, device.name,
+                        kernels, of_sheet, peak.measured_flops_per_s / 1e9);
     text += describe_memory(memory);
     if (job.checkpoint.async || rank.device.info().memory == DeviceMemoryKind::Own)
         text += fmt::format("  {:<24} {:>16}  {}, in host memory\n", "checkpoint staging",

@@ -4,6 +4,7 @@
 #include <string>
 #include <vector>
 
+#include "trainctl/train/device_peak.h"
 #include "trainctl/train/training.h"
 
 namespace trainctl {
@@ -21,7 +22,7 @@ std::string rank_map(const std::vector<std::string>& hosts, MeshShape shape);
 std::string start_banner(const JobSpec& job, const Rank& rank, const Training& training,
                          const std::vector<std::string>& hosts,
                          const std::vector<std::vector<MemoryRow>>& memory, const std::string& data,
-                         double peak_flops_per_s);
+                         const DevicePeak& peak);
 
 // The plans of all ranks against what their devices' allocators counted, once everything has been used.
 // Collective; for rank 0 to say.

@@ -288,12 +288,14 @@ Exit train_run(RankContext& context, const JobSpec& job, const TrainOptions& opt
             return std::string();
         },
         [](const std::vector<std::string>&) { return std::string(); });
-    const double peak = measure_peak_flops(rank.device, rank.backend->ops().matmul, *rank.compute,
-                                           job.precision.compute, invocation.clock);
+    const DevicePeak peak =
+        device_peak(rank.device.info().name, job.precision.compute,
+                    measure_peak_flops(rank.device, rank.backend->ops().matmul, *rank.compute,
+                                       job.precision.compute, invocation.clock));
     const auto memory = memory_by_stage(link, rank, *training);
     if (first_rank) context.log.info(start_banner(job, rank, *training, hosts, memory, data_text, peak));
     if (asked_to_stop(control, context.stop)) return stop_early(context, nothing_trained);
-    PeakRate peak_of_all(peak * context.world.size());
+    PeakRate peak_of_all(peak.flops_per_s * context.world.size());
 
     RunCheckpoints checkpoints(store, rank, *training,
                                {to_toml(job), data_id, layout_counters(job, rank.mesh)}, context.log);
@@ -327,6 +329,7 @@ Exit train_run(RankContext& context, const JobSpec& job, const TrainOptions& opt
                      record.step));
              }
              record.peak_flops_per_s = peak_of_all.flops_per_s();
+             record.peak_source = peak.source;
              record.device_bytes = rank.device.memory_use().device_bytes;
              record.host_bytes = resident_bytes(files);
              graphs.step_closed(record.step - resumed.progress.step);

@@ -26,18 +26,21 @@ std::string number(double value) {
 std::string to_json(const StepRecord& record) {
     const PhaseSeconds& phases = record.phases;
     const std::string peak = record.peak_flops_per_s > 0.0 ? number(record.peak_flops_per_s) : "null";
+    const char* source = record.peak_flops_per_s <= 0.0                ? "null"
+                         : record.peak_source == PeakSource::DataSheet ? "\"data_sheet\""
+                                                                       : "\"measured\"";
     const std::string mfu = record.mfu() ? number(*record.mfu()) : "null";
     return fmt::format(
         R"({{"type":"step","v":1,"t":{:.3f},"attempt":{},"step":{},"total":{},"loss":{},"grad_norm":{},"clip":{},"lr":{},{})"
         R"("applied":{},"skipped":{},"applied_updates":{},"samples":{},"tokens":{},"step_s":{},"tokens_per_s":{},"model_flops_per_s":{},)"
-        R"("palm_flops_per_s":{},"peak_flops_per_s":{},"mfu":{},"data_s":{},"forward_s":{},"backward_s":{},)"
+        R"("palm_flops_per_s":{},"peak_flops_per_s":{},"peak_source":{},"mfu":{},"data_s":{},"forward_s":{},"backward_s":{},)"
         R"("communication_s":{},"optimizer_s":{},"checkpoint_s":{},"evaluation_s":{},"device_bytes":{},"host_bytes":{}{}{}}})",
         record.unix_s, record.attempt, record.step, record.total, number(record.loss),
         number(record.grad_norm), number(record.clip), number(record.lr),
         record.loss_scale ? fmt::format("\"loss_scale\":{},", number(*record.loss_scale)) : "",
         record.applied, record.skipped, record.applied_updates, record.samples, record.tokens,
         number(record.step_s), number(record.tokens_per_s), number(record.model_flops_per_s),
-        number(record.palm_flops_per_s), peak, mfu, number(phases.data), number(phases.forward),
+        number(record.palm_flops_per_s), peak, source, mfu, number(phases.data), number(phases.forward),
         number(phases.backward), number(phases.communication), number(phases.optimizer),
         number(phases.checkpoint), number(phases.evaluation), record.device_bytes, record.host_bytes,
         json_members(record.gpu), json_members(record.gpus));

@@ -1,6 +1,8 @@
 #include "trainctl/train/device_peak.h"
 
 #include <algorithm>
+#include <array>
+#include <cctype>
 
 namespace trainctl {
 
@@ -45,6 +47,43 @@ double measure_peak_flops(Device& device, MatmulOps& matmul, Stream& compute, DT
             2.0 * static_cast<double>(size) * static_cast<double>(size) * static_cast<double>(size);
         if (flops / rate > too_short_s || size >= largest) return rate;
     }
+}
+
+// https://www.nvidia.com/en-us/data-center/ and the white papers of the architectures.
+std::optional<double> data_sheet_peak(std::string_view device_name, DType dtype) {
+    if (dtype != DType::BF16 && dtype != DType::F16) return std::nullopt;
+    struct Entry {
+        std::string_view name;  // the first entry of which all is in the device's name, word by word
+        double flops_per_s;
+    };
+    static constexpr std::array<Entry, 12> sheets{{{"GB200", 2.5e15},
+                                                   {"B200", 2.25e15},
+                                                   {"H200 NVL", 835e12},
+                                                   {"H200", 989e12},
+                                                   {"H100 PCIe", 756e12},
+                                                   {"H100 NVL", 835e12},
+                                                   {"H100", 989e12},
+                                                   {"A100", 312e12},
+                                                   {"L40S", 362e12},
+                                                   {"L4", 121e12},
+                                                   {"RTX A6000", 154.85e12},
+                                                   {"RTX 4090", 165.2e12}}};
+    const auto is_letter = [&](std::size_t at) {
+        return at < device_name.size() && std::isalnum(static_cast<unsigned char>(device_name[at])) != 0;
+    };
+    for (const Entry& entry : sheets) {
+        const std::size_t at = device_name.find(entry.name);
+        if (at == std::string_view::npos) continue;
+        const bool begins = at == 0 || !is_letter(at - 1);
+        if (begins && !is_letter(at + entry.name.size())) return entry.flops_per_s;
+    }
+    return std::nullopt;
+}
+
+DevicePeak device_peak(std::string_view device_name, DType dtype, double measured_flops_per_s) {
+    const auto sheet = data_sheet_peak(device_name, dtype);
+    return {sheet.value_or(measured_flops_per_s), measured_flops_per_s,
+            sheet ? PeakSource::DataSheet : PeakSource::Measured};
 }
 
 bool PeakRate::refuted_by(double flops_per_s) {

@@ -84,6 +84,7 @@ TEST_CASE("a peak that is not known makes a null, not a zero") {
     record.model_flops_per_s = 40e9;
     const auto object = nlohmann::json::parse(to_json(record));
     CHECK(object["peak_flops_per_s"].is_null());
+    CHECK(object["peak_source"].is_null());
     CHECK(object["mfu"].is_null());
     CHECK(object["model_flops_per_s"] == 40e9);
 }

@@ -20,6 +20,9 @@ struct PhaseSeconds {
     double evaluation = 0.0;
 };
 
+// Where a peak comes from.
+enum class PeakSource { Measured, DataSheet };
+
 struct StepRecord {
     std::int64_t attempt = 0;
     std::int64_t step = 0;  // 1-based: steps completed after this one
@@ -38,8 +41,8 @@ struct StepRecord {
     double tokens_per_s = 0.0;         // all ranks
     double model_flops_per_s = 0.0;    // all ranks; exact causal model FLOPs, no recompute, no padding
     double palm_flops_per_s = 0.0;     // the same with full attention, as PaLM and nanoGPT count
-    double peak_flops_per_s =
-        0.0;  // all ranks; cpu: a large product in the compute dtype, measured at start; 0: unknown
+    double peak_flops_per_s = 0.0;     // all ranks, in the compute dtype; 0: unknown
+    PeakSource peak_source = PeakSource::Measured;  // a large product at the start, or the data sheet
     PhaseSeconds phases;
     std::uint64_t device_bytes = 0;
     std::uint64_t host_bytes = 0;  // resident set of this process
