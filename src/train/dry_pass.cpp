@@ -7,8 +7,8 @@
 #include "trainctl/base/text.h"
 #include "trainctl/ops/backends.h"
 #include "trainctl/train/batch_slots.h"
+#include "trainctl/train/host_slices.h"
 #include "trainctl/train/stage_executor.h"
-#include "trainctl/train/state_snapshot.h"
 
 namespace trainctl {
 namespace {

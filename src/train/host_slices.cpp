@@ -9,17 +9,25 @@ std::size_t rounded(std::size_t bytes) { return (bytes + grain - 1) / grain * gr
 
 }  // namespace
 
+std::size_t staging_bytes(const std::vector<NamedSlice>& slices) {
+    std::size_t bytes = 0;
+    for (const NamedSlice& slice : slices) bytes += rounded(slice.view.bytes());
+    return bytes;
+}
+
+std::vector<NamedSlice> staged_at(std::byte* staging, std::vector<NamedSlice> slices) {
+    for (NamedSlice& slice : slices) {
+        slice.view.data = staging;
+        staging += rounded(slice.view.bytes());
+    }
+    return slices;
+}
+
 HostSlices::HostSlices(Device& device, Stream& stream, std::vector<NamedSlice> slices)
     : device_(device), stream_(stream), slices_(std::move(slices)), host_(slices_) {
     if (device.info().memory == DeviceMemoryKind::Host) return;
-    std::size_t bytes = 0;
-    for (const NamedSlice& slice : slices_) bytes += rounded(slice.view.bytes());
-    copies_ = device.allocate(bytes, Memory::Pinned, "state on the host");
-    std::byte* next = copies_.data();
-    for (NamedSlice& slice : host_) {
-        slice.view.data = next;
-        next += rounded(slice.view.bytes());
-    }
+    copies_ = device.allocate(staging_bytes(slices_), Memory::Pinned, "state on the host");
+    host_ = staged_at(copies_.data(), slices_);
 }
 
 void HostSlices::download() {

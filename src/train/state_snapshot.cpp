@@ -2,24 +2,16 @@
 
 #include <cstring>
 
+#include "trainctl/train/host_slices.h"
+
 namespace trainctl {
 namespace {
-
-constexpr std::size_t grain = 64;  // bytes: slices begin at cache lines
-
-std::size_t rounded(std::size_t bytes) { return (bytes + grain - 1) / grain * grain; }
 
 bool copies(DeviceMemoryKind memory, SnapshotMode mode) {
     return memory == DeviceMemoryKind::Own || mode == SnapshotMode::Copy;
 }
 
 }  // namespace
-
-std::size_t staging_bytes(const std::vector<NamedSlice>& slices) {
-    std::size_t bytes = 0;
-    for (const NamedSlice& slice : slices) bytes += rounded(slice.view.bytes());
-    return bytes;
-}
 
 StateSnapshot::StateSnapshot(Device& device, Ops ops, std::vector<NamedSlice> slices, SnapshotMode mode)
     : device_(device),
@@ -31,13 +23,9 @@ StateSnapshot::StateSnapshot(Device& device, Ops ops, std::vector<NamedSlice> sl
       copied_(device.make_event()) {
     if (!copies(memory_, mode)) return;
     staging_ = device.allocate(staging_bytes(slices_), Memory::Pinned, "checkpoint staging");
-    std::byte* next = staging_.data();
-    for (NamedSlice& slice : host_) {
-        slice.view.data = next;
-        next += rounded(slice.view.bytes());
-    }
+    host_ = staged_at(staging_.data(), slices_);
     // The kernel gives pages at the first touch: now, not while training stands still for the first copy.
-    std::memset(staging_.data(), 0, staging_.bytes());
+    if (staging_.bytes() > 0) std::memset(staging_.data(), 0, staging_.bytes());
     if (memory_ == DeviceMemoryKind::Own) copies_ = device.make_stream("snapshot", StreamRole::Background);
 }
 

@@ -8,6 +8,11 @@
 
 namespace trainctl {
 
+// Host memory that copies of these slices take, bytes.
+std::size_t staging_bytes(const std::vector<NamedSlice>& slices);
+// The same slices with their views in `staging`, one after another.
+std::vector<NamedSlice> staged_at(std::byte* staging, std::vector<NamedSlice> slices);
+
 // On a device whose memory is the host's, the slices themselves; elsewhere pinned copies, made and brought
 // back on demand. Thread rule: the rank's compute thread. The device and the memory behind `slices` must
 // outlive it.

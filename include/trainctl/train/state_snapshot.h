@@ -47,7 +47,4 @@ class StateSnapshot {
     std::unique_ptr<Event> copied_;
 };
 
-// Bytes of staging memory that a copy of these slices takes.
-std::size_t staging_bytes(const std::vector<NamedSlice>& slices);
-
 }  // namespace trainctl
