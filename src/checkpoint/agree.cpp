@@ -90,4 +90,20 @@ std::string agree(RankLink& link, const std::function<std::string()>& work,
     throw Error(static_cast<Exit>(failed.code - '0'), std::string(failed.text), Where::here(), Scope::Shared);
 }
 
+void agree(RankLink& link, const std::function<void()>& work) {
+    agree(
+        link,
+        [&] {
+            work();
+            return std::string();
+        },
+        [](const std::vector<std::string>&) { return std::string(); });
+}
+
+void at_rank_0(RankLink& link, const std::function<void()>& work) {
+    agree(link, [&] {
+        if (link.rank() == 0) work();
+    });
+}
+
 }  // namespace trainctl

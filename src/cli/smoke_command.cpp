@@ -11,9 +11,9 @@
 
 #include "cli/device_option.h"
 #include "cli/number_option.h"
-#include "cli/product_choices.h"
 #include "cli/rank_device.h"
 #include "cli/rank_main.h"
+#include "cli/tune_products.h"
 #include "trainctl/base/error.h"
 #include "trainctl/base/io_error.h"
 #include "trainctl/checkpoint/agree.h"

@@ -10,13 +10,13 @@
 #include "cli/checkpoint_space.h"
 #include "cli/gpu_watch.h"
 #include "cli/graph_report.h"
-#include "cli/product_choices.h"
 #include "cli/profile_option.h"
 #include "cli/rank_device.h"
 #include "cli/run_start.h"
 #include "cli/start_wait.h"
 #include "cli/train_banner.h"
 #include "cli/train_observer.h"
+#include "cli/tune_products.h"
 #include "trainctl/base/build_info.h"
 #include "trainctl/base/text.h"
 #include "trainctl/checkpoint/agree.h"
@@ -39,13 +39,6 @@ namespace {
 constexpr std::string_view nothing_started = "stopped on request before the first step; nothing was started";
 constexpr std::string_view nothing_trained =
     "stopped on request before the first step; nothing was trained. --resume auto goes on";
-
-// Rank 0 does `work`, every rank gets its answer; an error of rank 0 is everybody's.
-std::string at_rank_0(RankLink& link, const std::function<std::string()>& work) {
-    return agree(
-        link, [&] { return link.rank() == 0 ? work() : std::string(); },
-        [](const std::vector<std::string>& answers) { return answers.front(); });
-}
 
 void write_record(RankContext& context, const RunDirectory& directory, const JobSpec& job,
                   const std::vector<std::string>& hosts, const DataFingerprint& data) {
@@ -230,24 +223,19 @@ Exit train_run(RankContext& context, const JobSpec& job, const TrainOptions& opt
     Rank& rank = *made.rank;
     at_rank_0(link, [&] {
         if (!job.parallel.tensor_across_hosts) require_tensor_groups_on_one_host(hosts, rank.mesh.shape);
-        return std::string();
     });
 
     // Data next: they are the most likely mistake, and nothing is created for a job that cannot run.
     std::unique_ptr<Corpus> corpus;
     std::string data_text;
-    agree(
-        link,
-        [&] {
-            corpus = std::make_unique<Corpus>(
-                files, job.data, CorpusOptions{job.training.sequence_length, job.model.vocab_size, job.seed});
-            const DataReport report = check_data(*corpus, job, rank.mesh.shape.data);
-            data_text = describe(report);
-            return std::string();
-        },
-        [](const std::vector<std::string>&) { return std::string(); });
+    agree(link, [&] {
+        corpus = std::make_unique<Corpus>(
+            files, job.data, CorpusOptions{job.training.sequence_length, job.model.vocab_size, job.seed});
+        const DataReport report = check_data(*corpus, job, rank.mesh.shape.data);
+        data_text = describe(report);
+    });
     const DataFingerprint data_print = require_one_corpus(context, link, *corpus, hosts);
-    const std::string data_id = at_rank_0(link, [&] { return data_print.id; });
+    const std::string data_id = link.broadcast(data_print.id);
 
     require_memory(context, link, made, job);
     if (asked_to_stop(control, context.stop)) return stop_early(context, nothing_started);
@@ -271,7 +259,6 @@ Exit train_run(RankContext& context, const JobSpec& job, const TrainOptions& opt
     at_rank_0(link, [&] {
         write_record(context, *directory, job, hosts, data_print);
         prepare_checkpoints(context, store, job);
-        return std::string();
     });
     warn_unshared_directory(context, link, layout.checkpoints());
     tune_products(context, rank, job, &layout);
@@ -280,14 +267,10 @@ Exit train_run(RankContext& context, const JobSpec& job, const TrainOptions& opt
     std::unique_ptr<ProfileRecorder> profile;
     if (options.profile) profile = start_profile(context, rank, *options.profile, layout, run.attempt);
     std::unique_ptr<Training> training;
-    agree(
-        link,
-        [&] {
-            training = std::make_unique<Training>(
-                rank, job, corpus->train(), validates ? &corpus->validation() : nullptr, invocation.clock);
-            return std::string();
-        },
-        [](const std::vector<std::string>&) { return std::string(); });
+    agree(link, [&] {
+        training = std::make_unique<Training>(rank, job, corpus->train(),
+                                              validates ? &corpus->validation() : nullptr, invocation.clock);
+    });
     const DevicePeak peak =
         device_peak(rank.device.info().name, job.precision.compute,
                     measure_peak_flops(rank.device, rank.backend->ops().matmul, *rank.compute,

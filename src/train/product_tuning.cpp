@@ -136,39 +136,19 @@ TunedProducts tune_products(RankLink& link, ProductPlans& plans, const std::vect
             return to_text(own);
         },
         merged));
-    agree(
-        link,
-        [&] {
-            const Table table = table_of(tuned.choices);
-            for (const Product& product : mine) {
-                if (plans.adopt(product, table.at({device, to_string(product)}))) continue;
-                fail(Exit::Resource,
-                     fmt::format(
-                         "rank {} chose an algorithm for the matrix product '{}' that cuBLASLt refuses "
-                         "here, though device and library are the same ({}); set device.tune_products "
-                         "= false",
-                         speaker, to_string(product), device));
-            }
-            return std::string();
-        },
-        [](const std::vector<std::string>&) { return std::string(); });
+    agree(link, [&] {
+        const Table table = table_of(tuned.choices);
+        for (const Product& product : mine) {
+            if (plans.adopt(product, table.at({device, to_string(product)}))) continue;
+            fail(Exit::Resource,
+                 fmt::format("rank {} chose an algorithm for the matrix product '{}' that cuBLASLt refuses "
+                             "here, though device and library are the same ({}); set device.tune_products "
+                             "= false",
+                             speaker, to_string(product), device));
+        }
+    });
     return tuned;
 }
-
-namespace {
-
-// What `work` does at rank 0; an error of it is everybody's.
-void at_rank_0(RankLink& link, const std::function<void()>& work) {
-    agree(
-        link,
-        [&] {
-            if (link.rank() == 0) work();
-            return std::string();
-        },
-        [](const std::vector<std::string>&) { return std::string(); });
-}
-
-}  // namespace
 
 TunedProducts tune_products_of_run(RankLink& link, ProductPlans& plans, const std::vector<Product>& mine,
                                    FileSystem& files, const RunLayout& layout, Stream& stream, Clock& clock,

@@ -108,7 +108,7 @@ bool RunCheckpoints::busy() {
     return begun_ || (writing() && writing_.wait_for(std::chrono::seconds(0)) != std::future_status::ready);
 }
 
-std::optional<SaveSummary> RunCheckpoints::finish(double patience_s) {
+std::optional<SaveReport> RunCheckpoints::finish(double patience_s) {
     if (begun_) {
         state_.wait();
         hand_over();
@@ -117,7 +117,7 @@ std::optional<SaveSummary> RunCheckpoints::finish(double patience_s) {
     constexpr double longest_s = 1e9;
     const std::chrono::duration<double> patience(std::min(patience_s, longest_s));
     if (writing_.wait_for(patience) != std::future_status::ready) return std::nullopt;
-    const SaveReport report = writing_.get();
+    SaveReport report = writing_.get();
     if (rank_.world.rank() == 0) {
         on_probation_.push_back({report.directory, finite_steps_});
         log_.info(fmt::format("checkpoint step {}: {} in {} ({}/s), state {:016x}, {}", saving_,
@@ -129,7 +129,7 @@ std::optional<SaveSummary> RunCheckpoints::finish(double patience_s) {
             log_.info(fmt::format("checkpoint {} removed by retention", removed));
         for (const std::string& warning : report.warnings) log_.warn(warning);
     }
-    return SaveSummary{report.directory, report.bytes, report.state_hash, report.seconds};
+    return report;
 }
 
 // An update of finite gradients may still have been too large. Such weights are no state to go on from.

@@ -107,13 +107,9 @@ void Trainer::end_without_data(const std::optional<Error>& problem) {
             fmt::format("The last finished step, {}, could not be saved: {}", progress_.step, error.what());
     }
     try {
-        trainctl::agree(
-            parts_.control,
-            [&] {
-                if (problem) throw Error(*problem);
-                return std::string();
-            },
-            [](const std::vector<std::string>&) { return std::string(); });
+        trainctl::agree(parts_.control, [&] {
+            if (problem) throw Error(*problem);
+        });
     } catch (const Error& error) {
         if (error.code() == Exit::Peer) throw;
         throw Error(error.code(),
@@ -199,7 +195,7 @@ void Trainer::close(const StepResult& result, const std::optional<LossScale>& us
     record.phases.checkpoint = std::exchange(checkpoint_s_, 0.0);
     record.phases.evaluation = std::exchange(evaluation_s_, 0.0);
     record.unix_s = parts_.clock.unix_s();
-    if (parts_.gpu) record.gpu = parts_.gpu();
+    if (parts_.gpu && parts_.control.rank() == 0) record.gpu = parts_.gpu();  // nobody sees the others
     record.gpus = gpus_;
     if (parts_.annotate) parts_.annotate(record);
     parts_.observer.step(record);
@@ -305,13 +301,18 @@ bool Trainer::may_fail(const Error& error, std::int64_t step) {
     if (too_old[0] != 0) return false;
     // What is due stays due: it is tried again soon, not at the next interval.
     begun_at_s_ = saved_at_s_;
-    retry_at_s_ = parts_.clock.monotonic_s() + std::min(retry_s, interval_s(job_.checkpoint));
+    put_off();
     if (parts_.control.rank() == 0) {
         parts_.log.error(
             fmt::format("checkpoint at step {} failed, training goes on until the newest one is {} old: {}",
                         step, format_duration(max_age), error.what()));
     }
     return true;
+}
+
+// What is due by time is not tried again at once.
+void Trainer::put_off() {
+    retry_at_s_ = parts_.clock.monotonic_s() + std::min(retry_s, interval_s(job_.checkpoint));
 }
 
 void Trainer::fail_save(const Error& error, std::int64_t step) {
@@ -343,13 +344,13 @@ std::optional<Error> Trainer::end_save(double patience_s) {
     CheckpointRecord record;
     std::optional<Error> failure;
     try {
-        if (const auto summary = parts_.checkpoints->finish(patience_s)) {
+        if (const auto report = parts_.checkpoints->finish(patience_s)) {
             saved_step_ = save.step;
             saved_at_s_ = save.began_s;
-            record.directory = summary->directory;
-            record.bytes = summary->bytes;
-            record.state_hash = summary->state_hash;
-            record.seconds = summary->seconds;
+            record.directory = report->directory;
+            record.bytes = report->bytes;
+            record.state_hash = report->state_hash;
+            record.seconds = report->seconds;
         } else {
             failure = Error(Exit::Resource, "it was still being written when training ended", Where::here());
         }
@@ -386,7 +387,7 @@ void Trainer::save_behind() {
             parts_.log.warn(fmt::format("step {} is not saved: {} in a row were not finite", progress_.step,
                                         counted(progress_.consecutive_skips, "step")));
         }
-        retry_at_s_ = parts_.clock.monotonic_s() + std::min(retry_s, interval_s(job_.checkpoint));
+        put_off();
         return;
     }
     if (under_way_) {

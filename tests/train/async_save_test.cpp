@@ -44,6 +44,25 @@ bool says(const TrainOutcome& outcome, const std::string& start) {
                        [&](const std::string& line) { return line.starts_with(start); });
 }
 
+// Two ranks whose first save stops in front of its files.
+struct Held {
+    MemoryFileSystem files;
+    GatedFileSystem disk{files};
+    TrainSetup setup = setup_in(disk);
+
+    Held() {
+        setup.ranks = 2;
+        disk.close_gate(payload);
+    }
+};
+
+std::thread open_later(GatedFileSystem& disk, std::chrono::milliseconds delay) {
+    return std::thread([&disk, delay] {
+        std::this_thread::sleep_for(delay);
+        disk.open_gate();
+    });
+}
+
 // The first save reaches its files, which are opened only at the boundary of step `opened`.
 void hold_first_save(TrainSetup& setup, GatedFileSystem& disk, std::int64_t opened) {
     disk.close_gate(payload);
@@ -152,13 +171,11 @@ TEST_CASE("a save that failed is tried again soon, whatever the interval", "[thr
 }
 
 TEST_CASE("a save that somebody asked for while another is being written comes after it", "[threads]") {
-    MemoryFileSystem files;
-    GatedFileSystem disk(files);
-    TrainSetup setup = setup_in(disk);
-    setup.ranks = 2;
+    Held held;
+    GatedFileSystem& disk = held.disk;
+    TrainSetup& setup = held.setup;
     setup.job.steps = 60;
     setup.job.checkpoint.interval_steps = 1000;
-    disk.close_gate(payload);
     setup.at_boundary = [&](int rank, StopFlag& stop, std::int64_t step) {
         if (rank == 1 && (step == 2 || step == 4)) stop.request_save();
         if (rank != 0 || step < 6) return;
@@ -166,7 +183,7 @@ TEST_CASE("a save that somebody asked for while another is being written comes a
             disk.await_arrival();
             disk.open_gate();
         }
-        if (complete_steps(files).size() < 2) std::this_thread::sleep_for(std::chrono::milliseconds(5));
+        if (complete_steps(held.files).size() < 2) std::this_thread::sleep_for(std::chrono::milliseconds(5));
     };
     const TrainOutcome outcome = train(setup);
     REQUIRE(outcome.saves.size() == 3);
@@ -177,33 +194,26 @@ TEST_CASE("a save that somebody asked for while another is being written comes a
 }
 
 TEST_CASE("a stop waits for the save under way, then saves its own step", "[threads]") {
-    MemoryFileSystem files;
-    GatedFileSystem disk(files);
-    TrainSetup setup = setup_in(disk);
-    setup.ranks = 2;
-    disk.close_gate(payload);
+    Held held;
+    GatedFileSystem& disk = held.disk;
+    TrainSetup& setup = held.setup;
     std::thread opener;
     setup.at_boundary = [&](int rank, StopFlag& stop, std::int64_t step) {
         if (rank != 0 || step != 6) return;
         disk.await_arrival();
         stop.request_stop();
-        opener = std::thread([&disk] {
-            std::this_thread::sleep_for(std::chrono::milliseconds(50));
-            disk.open_gate();
-        });
+        opener = open_later(disk, std::chrono::milliseconds(50));
     };
     const TrainOutcome outcome = train(setup);
     opener.join();
     CHECK(outcome.exit == Exit::Interrupted);
-    CHECK(complete_steps(files) == std::vector<std::int64_t>{4, 6});
+    CHECK(complete_steps(held.files) == std::vector<std::int64_t>{4, 6});
 }
 
 TEST_CASE("a training that fails completes the save under way first", "[threads]") {
-    MemoryFileSystem files;
-    GatedFileSystem disk(files);
-    TrainSetup setup = setup_in(disk);
-    setup.ranks = 2;
-    disk.close_gate(payload);
+    Held held;
+    GatedFileSystem& disk = held.disk;
+    TrainSetup& setup = held.setup;
     setup.at_boundary = [&](int rank, StopFlag& /*stop*/, std::int64_t step) {
         if (step != 6) return;
         if (rank == 0) {
@@ -213,30 +223,25 @@ TEST_CASE("a training that fails completes the save under way first", "[threads]
         fail(Exit::Diverged, "on purpose");
     };
     CHECK_THROWS_AS(train(setup), Error);
-    CHECK(complete_steps(files) == std::vector<std::int64_t>{4});
+    CHECK(complete_steps(held.files) == std::vector<std::int64_t>{4});
 }
 
 TEST_CASE("after a lost peer nothing is committed behind its back, and nobody waits for it", "[threads]") {
-    MemoryFileSystem files;
-    GatedFileSystem disk(files);
-    TrainSetup setup = setup_in(disk);
-    setup.ranks = 2;
-    disk.close_gate(payload);
+    Held held;
+    GatedFileSystem& disk = held.disk;
+    TrainSetup& setup = held.setup;
     std::thread opener;
     setup.at_boundary = [&](int rank, StopFlag& /*stop*/, std::int64_t step) {
         if (step != 6) return;
         if (rank == 0) {
             disk.await_arrival();
-            opener = std::thread([&disk] {
-                std::this_thread::sleep_for(std::chrono::milliseconds(100));
-                disk.open_gate();
-            });
+            opener = open_later(disk, std::chrono::milliseconds(100));
         }
         fail(Exit::Peer, "on purpose");
     };
     CHECK_THROWS_AS(train(setup), Error);
     opener.join();
-    CHECK(complete_steps(files).empty());
+    CHECK(complete_steps(held.files).empty());
 }
 
 TEST_CASE("a state that is not finite is refused behind the training as well", "[threads]") {
@@ -244,10 +249,7 @@ TEST_CASE("a state that is not finite is refused behind the training as well", "
     TrainSetup setup = setup_in(files);
     setup.ranks = 2;
     setup.job.checkpoint.interval_steps = 1;
-    setup.job.schedule.kind = ScheduleKind::Constant;
-    setup.job.schedule.warmup_steps = 0;
-    setup.job.optimizer.lr = 1e38;
-    setup.job.optimizer.weight_decay = 1e3;
+    make_updates_far_too_large(setup.job);
     try {
         train(setup);
         FAIL("it was trained to the end");

@@ -443,10 +443,7 @@ TEST_CASE("nothing is saved while steps are not finite, and weights that are not
     MemoryFileSystem others;
     setup.files = &others;
     setup.hooks = nullptr;
-    setup.job.schedule.kind = ScheduleKind::Constant;
-    setup.job.schedule.warmup_steps = 0;
-    setup.job.optimizer.lr = 1e38;
-    setup.job.optimizer.weight_decay = 1e3;
+    make_updates_far_too_large(setup.job);
     try {
         train(setup);
         FAIL("should have diverged");

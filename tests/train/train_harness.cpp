@@ -139,6 +139,13 @@ JobSpec calm_job(Architecture architecture) {
     return job;
 }
 
+void make_updates_far_too_large(JobSpec& job) {
+    job.schedule.kind = ScheduleKind::Constant;
+    job.schedule.warmup_steps = 0;
+    job.optimizer.lr = 1e38;
+    job.optimizer.weight_decay = 1e3;
+}
+
 TrainOutcome train(const TrainSetup& setup) {
     TrainOutcome outcome;
     outcome.steps_of_rank.resize(static_cast<std::size_t>(setup.ranks));

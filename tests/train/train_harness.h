@@ -24,6 +24,9 @@ JobSpec tiny_job(Architecture architecture);
 // of elements a few always do. An epsilon above that rounding makes the comparison one of trainings.
 JobSpec calm_job(Architecture architecture);
 
+// Updates of finite gradients that leave weights which are not finite.
+void make_updates_far_too_large(JobSpec& job);
+
 struct TrainSetup {
     JobSpec job;
     int ranks = 1;

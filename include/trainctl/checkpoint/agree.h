@@ -17,4 +17,10 @@ namespace trainctl {
 std::string agree(RankLink& link, const std::function<std::string()>& work,
                   const std::function<std::string(const std::vector<std::string>&)>& decide);
 
+// The same without an answer: every rank does `work`, and fails if any rank fails.
+void agree(RankLink& link, const std::function<void()>& work);
+
+// Rank 0 does `work`; an error of it is everybody's.
+void at_rank_0(RankLink& link, const std::function<void()>& work);
+
 }  // namespace trainctl

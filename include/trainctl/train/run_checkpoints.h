@@ -41,7 +41,7 @@ class RunCheckpoints final : public CheckpointWriter {
 
     void begin(const Progress& progress) override;
     bool busy() override;
-    std::optional<SaveSummary> finish(double patience_s) override;
+    std::optional<SaveReport> finish(double patience_s) override;
     void closed(StepOutcome outcome) override;
     std::string newest() override;
     std::string lack_of_room() override;

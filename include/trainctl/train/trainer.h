@@ -9,6 +9,7 @@
 
 #include "trainctl/base/error.h"
 #include "trainctl/base/log.h"
+#include "trainctl/checkpoint/checkpoint_store.h"
 #include "trainctl/comm/host_channel.h"
 #include "trainctl/observe/step_record.h"
 #include "trainctl/train/progress.h"
@@ -16,14 +17,6 @@
 #include "trainctl/train/stop_flag.h"
 
 namespace trainctl {
-
-// What a save has come to.
-struct SaveSummary {
-    std::string directory;         // name below the root
-    std::uint64_t bytes = 0;       // payload of all ranks
-    std::uint64_t state_hash = 0;  // as printed after a load of it
-    double seconds = 0.0;          // from the first byte to the commit
-};
 
 // Saves the whole state of a run, one save at a time; the same outcome on all ranks.
 class CheckpointWriter {
@@ -38,7 +31,7 @@ class CheckpointWriter {
     // between the ranks' compute threads: all ranks ask when none is busy, or one that is about to fail asks
     // alone. Exit::Resource (disk full, read-only) leaves the previous checkpoint current; anything else is
     // fatal. Exit::Diverged if the state is not finite: nothing was saved.
-    virtual std::optional<SaveSummary> finish(double patience_s) = 0;
+    virtual std::optional<SaveReport> finish(double patience_s) = 0;
     // Every step that was closed: what was saved before proves good by what follows.
     virtual void closed(StepOutcome outcome) = 0;
     // Rank 0, for people: which checkpoint a resume would start from.
@@ -113,6 +106,7 @@ class Trainer {
     void save_behind();
     void save_now();
     void begin_save();
+    void put_off();
     std::optional<Error> end_save(double patience_s);
     void settle();
     void end_in_order();

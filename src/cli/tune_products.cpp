@@ -1,4 +1,4 @@
-#include "cli/product_choices.h"
+#include "cli/tune_products.h"
 
 #include "trainctl/train/product_tuning.h"
 
