@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <chrono>
 #include <csignal>
+#include <cstdlib>
 #include <new>
 #include <thread>
 
@@ -41,17 +42,22 @@ bool somebody_else_speaks(double seconds, const StopFlag& stop) {
     return false;
 }
 
-void end_all_ranks(World& world, const Error& error, const StopFlag& stop, OutputFormat format) {
-    if (world.size() == 1) throw error;
+// One message for the failure of a run, by the rank that knows most. Returns in worlds without MPI.
+void speak_and_end(World& world, const Error& error, const StopFlag& stop, OutputFormat format) {
     if (somebody_else_speaks(patience_s(world, error), stop)) {
         // The launcher is ending this process: a second call for an end would only confuse it.
         std::this_thread::sleep_for(std::chrono::seconds(3));
-    } else if (error.scope() == Scope::Shared) {
+    } else if (error.scope() == Scope::Shared || world.size() == 1) {
         if (world.rank() == 0) report_shared_error(error, format);
     } else {
         report_rank_error(error, world.rank(), world.host(), format);
     }
-    world.abort(error);  // does not return under MPI
+    world.abort(error);
+}
+
+void end_all_ranks(World& world, const Error& error, const StopFlag& stop, OutputFormat format) {
+    if (world.size() == 1) throw error;
+    speak_and_end(world, error, stop, format);
     throw ReportedError(error);
 }
 
@@ -95,6 +101,11 @@ Announce announce() {
 }
 
 }  // namespace
+
+void leave_now(RankContext& context, const Error& error) {
+    speak_and_end(context.world, error, context.stop, context.invocation.format);
+    std::_Exit(static_cast<int>(error.code()));
+}
 
 Exit rank_main(Invocation& invocation, const RankSettings& settings,
                const std::function<Exit(RankContext&)>& body) {

@@ -6,6 +6,7 @@
 #include <optional>
 
 #include "cli/command.h"
+#include "trainctl/base/error.h"
 #include "trainctl/base/log.h"
 #include "trainctl/config/job_spec.h"
 #include "trainctl/config/port_range.h"
@@ -33,5 +34,9 @@ struct RankSettings {
 // the user sees one message, with the failing rank and its host in front.
 Exit rank_main(Invocation& invocation, const RankSettings& settings,
                const std::function<Exit(RankContext&)>& body);
+
+// For a rank that cannot unwind, because a thread of it waits for something that may never come: says `error`
+// as rank_main would, and ends all ranks and this process.
+[[noreturn]] void leave_now(RankContext& context, const Error& error);
 
 }  // namespace trainctl

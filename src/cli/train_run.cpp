@@ -4,6 +4,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <chrono>
 #include <map>
 #include <sstream>
 
@@ -155,6 +156,17 @@ std::string result_json(const Progress& progress, const JobSpec& job, Exit exit,
         R"("run_dir":{},"run_id":{},"attempt":{}}})",
         exit == Exit::Ok, progress.step, job.steps, progress.applied_updates, progress.skipped,
         progress.tokens, json_quote(job.run_dir), json_quote(run.run_id), run.attempt);
+}
+
+// A disk that does not answer must not keep a rank from saying what ended the run.
+Exit run_or_leave(RankContext& context, Trainer& trainer, RunCheckpoints& checkpoints) {
+    constexpr std::chrono::seconds patience(10);
+    try {
+        return trainer.run(context.stop);
+    } catch (const Error& error) {
+        if (!checkpoints.give_up(patience)) leave_now(context, error);
+        throw;
+    }
 }
 
 // The first key in which a rank's job (as TOML) differs, with both values.
@@ -323,7 +335,7 @@ Exit train_run(RankContext& context, const JobSpec& job, const TrainOptions& opt
          },
          run.attempt, rank.ranges, [&] { return gpu_record(gpu.get()); }},
         job, resumed.progress);
-    const Exit exit = trainer.run(context.stop);
+    const Exit exit = run_or_leave(context, trainer, checkpoints);
     graphs.finish();
     if (first_rank) {
         const Progress& now = trainer.progress();

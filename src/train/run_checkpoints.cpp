@@ -33,12 +33,17 @@ bool all_finite(const std::vector<NamedSlice>& slices) {
     return true;
 }
 
+// For the end of a message; the storage may be what has failed.
 std::string newest_of(const CheckpointStore& store) {
-    const auto found = store.newest_complete();
-    if (!found) return fmt::format("There is no complete checkpoint in {}", store.root());
-    return fmt::format(
-        "The newest complete checkpoint is that of step {} ({}): --resume auto goes on from there",
-        found->name.step, found->path);
+    try {
+        const auto found = store.newest_complete();
+        if (!found) return fmt::format("There is no complete checkpoint in {}", store.root());
+        return fmt::format(
+            "The newest complete checkpoint is that of step {} ({}): --resume auto goes on from there",
+            found->name.step, found->path);
+    } catch (const Error& error) {
+        return fmt::format("Which checkpoint is the newest cannot be seen: {}", error.what());
+    }
 }
 
 }  // namespace
@@ -71,6 +76,12 @@ RunCheckpoints::~RunCheckpoints() {
     if (!writing()) return;
     channel_->give_up();
     writing_.wait();
+}
+
+bool RunCheckpoints::give_up(std::chrono::duration<double> patience) {
+    if (!writing()) return true;
+    channel_->give_up();
+    return writing_.wait_for(patience) == std::future_status::ready;
 }
 
 void RunCheckpoints::begin(const Progress& progress) {
@@ -109,6 +120,7 @@ bool RunCheckpoints::busy() {
 }
 
 std::optional<SaveReport> RunCheckpoints::finish(double patience_s) {
+    invariant(begun_ || writing(), "the end of a save that was not begun");
     if (begun_) {
         state_.wait();
         hand_over();

@@ -65,7 +65,13 @@ bool Trainer::interval_passed() {
         progress_.step == saved_step_)
         return false;
     const double now = parts_.clock.monotonic_s();
-    return now >= retry_at_s_ && now - begun_at_s_ >= interval_s(job_.checkpoint);
+    return now >= retry_at_s_ && (owed_ || now - begun_at_s_ >= interval_s(job_.checkpoint));
+}
+
+bool Trainer::due_by_steps() const {
+    const std::int64_t interval = job_.checkpoint.interval_steps;
+    return parts_.checkpoints != nullptr && interval > 0 && progress_.step % interval == 0 &&
+           progress_.step != saved_step_;
 }
 
 Trainer::Decisions Trainer::agree(StopFlag& stop, const std::optional<Error>& problem) {
@@ -85,9 +91,13 @@ Trainer::Decisions Trainer::agree(StopFlag& stop, const std::optional<Error>& pr
     if (flags[2] != 0) end_without_data(problem);
     gpus_ = {if_known(flags[4]), negative(if_known(flags[5])), {}};
     if (flags[6] != unknown) gpus_.any_slowed = flags[6] != 0;
+    const bool stops = flags[0] != 0;
+    const bool asked = flags[1] != 0;
+    const bool due = due_by_steps();
+    if (due && under_way_ && !stops) leave_out();
     // What somebody asked for is not left out because another save is being written: it comes next.
-    save_wanted_ = flags[1] != 0 && under_way_;
-    return {flags[0] != 0, flags[1] != 0 && !under_way_};
+    save_wanted_ = asked && under_way_;
+    return {stops, (asked || due) && !under_way_};
 }
 
 std::string Trainer::how_to_go_on() {
@@ -145,8 +155,6 @@ Exit Trainer::train(StopFlag& stop) {
         if (decisions.save) save_behind();
         step();
         if (evaluate_if_due(stop)) return stop_with_checkpoint();
-        const std::int64_t interval = job_.checkpoint.interval_steps;
-        if (interval > 0 && progress_.step % interval == 0 && progress_.step < job_.steps) save_behind();
     }
     save_now();
     judge_updates();
@@ -299,8 +307,6 @@ bool Trainer::may_fail(const Error& error, std::int64_t step) {
         parts_.control.rank() == 0 && parts_.clock.monotonic_s() - saved_at_s_ > max_age ? 1 : 0};
     parts_.control.all_reduce(too_old, Reduce::Max);
     if (too_old[0] != 0) return false;
-    // What is due stays due: it is tried again soon, not at the next interval.
-    begun_at_s_ = saved_at_s_;
     put_off();
     if (parts_.control.rank() == 0) {
         parts_.log.error(
@@ -310,8 +316,9 @@ bool Trainer::may_fail(const Error& error, std::int64_t step) {
     return true;
 }
 
-// What is due by time is not tried again at once.
+// What was due stays due: it is tried again soon, not at the next interval, and not at once either.
 void Trainer::put_off() {
+    owed_ = true;
     retry_at_s_ = parts_.clock.monotonic_s() + std::min(retry_s, interval_s(job_.checkpoint));
 }
 
@@ -328,10 +335,10 @@ void Trainer::fail_save(const Error& error, std::int64_t step) {
 void Trainer::begin_save() {
     const RangeScope range(parts_.ranges, RangeKind::Checkpoint);
     const double began = parts_.clock.monotonic_s();
-    under_way_ = UnderWay{progress_.step, began};
-    begun_at_s_ = began;
     parts_.checkpoints->begin(progress_);
-    under_way_->stall_s = parts_.clock.monotonic_s() - began;
+    under_way_ = UnderWay{progress_.step, began, parts_.clock.monotonic_s() - began};
+    begun_at_s_ = began;
+    owed_ = false;
     checkpoint_s_ += under_way_->stall_s;
 }
 
@@ -355,7 +362,8 @@ std::optional<Error> Trainer::end_save(double patience_s) {
             failure = Error(Exit::Resource, "it was still being written when training ended", Where::here());
         }
     } catch (const Error& error) {
-        if (error.code() != Exit::Resource) throw;
+        // What only this rank met, its device perhaps, is no failed save: the others know nothing of it.
+        if (error.code() != Exit::Resource || error.scope() != Scope::Shared) throw;
         failure = error;
     }
     const double now = parts_.clock.monotonic_s();
@@ -390,20 +398,19 @@ void Trainer::save_behind() {
         put_off();
         return;
     }
-    if (under_way_) {
-        ++skipped_saves_;
-        if (speaks) {
-            parts_.log.warn(fmt::format(
-                "step {} is not saved: the checkpoint of step {} is still being written after {} ({} left "
-                "out so "
-                "far); save less often, or on faster storage",
-                progress_.step, under_way_->step,
-                format_duration(parts_.clock.monotonic_s() - under_way_->began_s), skipped_saves_));
-        }
-        return;
-    }
     begin_save();
     if (!job_.checkpoint.async) settle();
+}
+
+// The save that is due now, because the one before is still being written.
+void Trainer::leave_out() {
+    ++skipped_saves_;
+    if (parts_.control.rank() != 0) return;
+    parts_.log.warn(
+        fmt::format("step {} is not saved: the checkpoint of step {} is still being written after {} ({} "
+                    "left out so far); save less often, or on faster storage",
+                    progress_.step, under_way_->step,
+                    format_duration(parts_.clock.monotonic_s() - under_way_->began_s), skipped_saves_));
 }
 
 // The last save of this attempt. Nothing comes after it: what hindered it may have passed by the second try

@@ -45,7 +45,7 @@ class GatedStream final : public NumberedStream {
     mutable std::atomic<bool> open_{true};
     mutable std::atomic<int> reads_{0};
     mutable std::atomic<int> failures_{0};
-    std::int64_t bad_sample_ = -1;
+    std::atomic<std::int64_t> bad_sample_{-1};
 };
 
 // Sample numbers of one global batch in order of rank, micro-batch and row.

@@ -1,5 +1,6 @@
 // Saves that are written while training goes on: what they hold, what they cost, and how they end.
 #include <algorithm>
+#include <atomic>
 #include <cerrno>
 #include <chrono>
 #include <thread>
@@ -134,16 +135,95 @@ TEST_CASE("a save that fails behind the training is an alarm, and the next one i
     MemoryFileSystem files;
     TrainSetup setup = setup_in(files);
     setup.ranks = 2;
-    setup.job.steps = 12;
+    setup.job.steps = 80;
     files.add_fault({ENOSPC, FileOp::Write, "r00000", 0, 3});  // the file and both rewrites
+    // Steps take their time until the next save is there, however busy the machine is.
+    setup.at_boundary = [&](int rank, StopFlag& /*stop*/, std::int64_t step) {
+        if (rank == 0 && step > 4 && complete_steps(files).empty())
+            std::this_thread::sleep_for(std::chrono::milliseconds(20));
+    };
     const TrainOutcome outcome = train(setup);
     CHECK(outcome.exit == Exit::Ok);
     CHECK(says(outcome, "checkpoint at step 4 failed, training goes on"));
     REQUIRE(!outcome.saves.empty());
     CHECK(outcome.saves.front().step == 4);
     CHECK_THAT(outcome.saves.front().error, Contains("No space left"));
-    CHECK(outcome.saves.back().step == 12);
+    CHECK(outcome.saves[1].error.empty());
+    CHECK(outcome.saves[1].step < 80);
+    CHECK(outcome.saves.back().step == 80);
     CHECK(outcome.saves.back().error.empty());
+}
+
+TEST_CASE("a save is not left out because of one that ended during the step", "[threads]") {
+    Held held;
+    TrainSetup& setup = held.setup;
+    setup.job.steps = 9;
+    // The save of step 4 ends after the agreement before step 8, and before the next one.
+    setup.at_boundary = [&](int rank, StopFlag& /*stop*/, std::int64_t step) {
+        if (step != 8) return;
+        if (rank == 0) held.disk.open_gate();
+        while (complete_steps(held.files).empty()) std::this_thread::sleep_for(std::chrono::milliseconds(1));
+        std::this_thread::sleep_for(std::chrono::milliseconds(200));  // what follows COMMIT
+    };
+    const TrainOutcome outcome = train(setup);
+    CHECK(complete_steps(held.files) == std::vector<std::int64_t>{4, 8, 9});
+    CHECK(outcome.saves.back().skipped == 0);
+}
+
+TEST_CASE("a save that failed is tried again soon when saves are due by steps", "[threads]") {
+    for (const bool async : {false, true}) {
+        MemoryFileSystem files;
+        ManualClock clock;
+        TrainSetup setup = setup_in(files);
+        setup.clock = &clock;
+        setup.job.steps = 60;
+        setup.job.checkpoint.async = async;
+        setup.job.checkpoint.interval_steps = 50;
+        files.add_fault({ENOSPC, FileOp::Write, "r00000", 0, 3});
+        setup.at_boundary = [&](int /*rank*/, StopFlag& /*stop*/, std::int64_t step) {
+            if (step > 50) clock.advance(20.0);
+            std::this_thread::sleep_for(std::chrono::milliseconds(step > 50 ? 20 : 0));
+        };
+        const TrainOutcome outcome = train(setup);
+        REQUIRE(outcome.saves.size() == 3);
+        CHECK(outcome.saves[0].step == 50);
+        CHECK_FALSE(outcome.saves[0].error.empty());
+        CHECK(outcome.saves[1].error.empty());
+        CHECK(outcome.saves[1].step < 60);
+        if (!async) CHECK(outcome.saves[1].step == 53);  // a minute later
+    }
+}
+
+TEST_CASE("what one rank alone meets at the end of a save is no failed save", "[threads]") {
+    struct LoneFailure final : CheckpointWriter {
+        explicit LoneFailure(CheckpointWriter& own) : own_(own) {}
+        void begin(const Progress& progress) override { own_.begin(progress); }
+        bool busy() override { return own_.busy(); }
+        std::optional<SaveReport> finish(double patience_s) override {
+            own_.finish(patience_s);
+            fail(Exit::Resource, "the device is lost");
+        }
+        void closed(StepOutcome outcome) override { own_.closed(outcome); }
+        std::string newest() override { return own_.newest(); }
+        std::string lack_of_room() override { return own_.lack_of_room(); }
+
+      private:
+        CheckpointWriter& own_;
+    };
+    MemoryFileSystem files;
+    TrainSetup setup = setup_in(files);
+    setup.ranks = 2;
+    setup.writer = [](int rank, CheckpointWriter& own) -> std::shared_ptr<CheckpointWriter> {
+        if (rank == 0) return nullptr;
+        return std::make_shared<LoneFailure>(own);
+    };
+    try {
+        train(setup);
+        FAIL("it was trained to the end");
+    } catch (const Error& error) {
+        CHECK(error.code() == Exit::Resource);
+        CHECK(std::string(error.what()) == "the device is lost");
+    }
 }
 
 TEST_CASE("a save that failed is tried again soon, whatever the interval", "[threads]") {
@@ -241,6 +321,27 @@ TEST_CASE("after a lost peer nothing is committed behind its back, and nobody wa
     };
     CHECK_THROWS_AS(train(setup), Error);
     opener.join();
+    CHECK(complete_steps(held.files).empty());
+}
+
+TEST_CASE("a rank that ends by an error learns that its storage hangs, and need not wait for it",
+          "[threads]") {
+    Held held;
+    TrainSetup& setup = held.setup;
+    std::atomic<int> hung = 0;
+    setup.at_boundary = [&](int rank, StopFlag& /*stop*/, std::int64_t step) {
+        if (step != 6) return;
+        if (rank == 0) held.disk.await_arrival();
+        fail(Exit::Peer, "on purpose");
+    };
+    setup.after_error = [&](int rank, RunCheckpoints& checkpoints) {
+        if (rank != 0) return;
+        if (!checkpoints.give_up(std::chrono::milliseconds(20))) ++hung;
+        held.disk.open_gate();
+        if (!checkpoints.give_up(std::chrono::seconds(60))) ++hung;
+    };
+    CHECK_THROWS_AS(train(setup), Error);
+    CHECK(hung == 1);
     CHECK(complete_steps(held.files).empty());
 }
 

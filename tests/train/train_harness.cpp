@@ -191,11 +191,13 @@ TrainOutcome train(const TrainSetup& setup) {
         RecordingObserver observer(own, rank.device);
         StopFlag stop;
         std::int64_t boundary = start.step;
+        const std::shared_ptr<CheckpointWriter> writer =
+            setup.writer ? setup.writer(world.rank(), *checkpoints) : nullptr;
         Trainer trainer({training.runner(),
                          training.train_data(),
                          training.validation_data(),
                          world.control(),
-                         checkpoints.get(),
+                         writer ? writer.get() : checkpoints.get(),
                          observer,
                          clock,
                          log,
@@ -215,8 +217,13 @@ TrainOutcome train(const TrainSetup& setup) {
                 checkpoints->finish(INFINITY);
             }
         } else {
-            const Exit exit = trainer.run(stop);
-            if (world.rank() == 0) outcome.exit = exit;
+            try {
+                const Exit exit = trainer.run(stop);
+                if (world.rank() == 0) outcome.exit = exit;
+            } catch (const Error&) {
+                if (setup.after_error) setup.after_error(world.rank(), *checkpoints);
+                throw;
+            }
         }
         rank.communication->synchronize();
         rank.compute->synchronize();

@@ -47,6 +47,10 @@ struct TrainSetup {
     std::function<GpuRecord(int rank)> gpu;
     // Called at every rank before training and at every step boundary (Trainer's check).
     std::function<void(int rank, StopFlag& stop, std::int64_t step)> at_boundary;
+    // What the trainer saves through instead of the rank's own writer.
+    std::function<std::shared_ptr<CheckpointWriter>(int rank, CheckpointWriter& own)> writer;
+    // Called at a rank whose training ended by an error.
+    std::function<void(int rank, RunCheckpoints& checkpoints)> after_error;
 };
 
 struct TracedStep {

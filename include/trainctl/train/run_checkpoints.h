@@ -4,6 +4,7 @@
 // training goes on beside it. That thread never touches the device nor a communicator of the training.
 #pragma once
 
+#include <chrono>
 #include <cstdint>
 #include <functional>
 #include <future>
@@ -34,7 +35,8 @@ class RunCheckpoints final : public CheckpointWriter {
   public:
     RunCheckpoints(CheckpointStore& store, Rank& rank, Training& training, CheckpointContext context,
                    Log& log);
-    // A save under way is given up.
+    // A save under way is given up, but what its thread asked of the storage is waited for: give_up() first
+    // where that may hang.
     ~RunCheckpoints() override;
     RunCheckpoints(const RunCheckpoints&) = delete;
     RunCheckpoints& operator=(const RunCheckpoints&) = delete;
@@ -43,6 +45,9 @@ class RunCheckpoints final : public CheckpointWriter {
     bool busy() override;
     std::optional<SaveReport> finish(double patience_s) override;
     void closed(StepOutcome outcome) override;
+    // For a rank that is about to leave by an error: ends the messages of a save under way. False: its thread
+    // still waits for the storage after `patience`, and so would whoever destroys this.
+    bool give_up(std::chrono::duration<double> patience);
     std::string newest() override;
     std::string lack_of_room() override;
 

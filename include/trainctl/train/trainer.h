@@ -29,8 +29,8 @@ class CheckpointWriter {
     virtual bool busy() = 0;
     // The end of the save that was begun, waited for at most `patience_s` (nullopt: not yet). No message
     // between the ranks' compute threads: all ranks ask when none is busy, or one that is about to fail asks
-    // alone. Exit::Resource (disk full, read-only) leaves the previous checkpoint current; anything else is
-    // fatal. Exit::Diverged if the state is not finite: nothing was saved.
+    // alone. Exit::Resource of Scope::Shared (disk full, read-only) leaves the previous checkpoint current;
+    // anything else is fatal. Exit::Diverged if the state is not finite: nothing was saved.
     virtual std::optional<SaveReport> finish(double patience_s) = 0;
     // Every step that was closed: what was saved before proves good by what follows.
     virtual void closed(StepOutcome outcome) = 0;
@@ -97,6 +97,7 @@ class Trainer {
     };
     Exit train(StopFlag& stop);
     bool interval_passed();
+    [[nodiscard]] bool due_by_steps() const;
     // `used`: the loss scale of the closed step.
     void close(const StepResult& result, const std::optional<LossScale>& used);
     void report_loss_scale(const StepResult& result, const std::optional<LossScale>& used);
@@ -104,6 +105,7 @@ class Trainer {
     void judge_updates() const;
     bool evaluate_if_due(StopFlag& stop);
     void save_behind();
+    void leave_out();
     void save_now();
     void begin_save();
     void put_off();
@@ -121,7 +123,8 @@ class Trainer {
     std::optional<UnderWay> under_way_;
     bool save_wanted_ = false;        // by somebody, while another save is under way
     std::int64_t skipped_saves_ = 0;  // because the one before was still being written
-    double retry_at_s_ = 0.0;         // monotonic: a failed save is not tried again before
+    bool owed_ = false;               // a save that was due failed, or had to be put off
+    double retry_at_s_ = 0.0;         // monotonic: it is not tried again before
     double begun_at_s_;               // monotonic, of the newest save that was begun (or the start)
     double saved_at_s_;               // monotonic, of the state that was saved last (or the start)
     double checkpoint_s_ = 0.0;  // what saves and evaluations took of the time since the last closed step
