@@ -15,11 +15,11 @@ using Strings = std::vector<std::string>;
 // Each string travels as a message with its length and, unless empty, one with its bytes.
 class Exchange final : public CommOperation {
   public:
-    Exchange(std::shared_ptr<CommCore> core, const char* what, unsigned sequence, ExchangePattern pattern,
+    Exchange(std::shared_ptr<CommCore> core, const char* what, unsigned sequence, ExchangeRoute route,
              std::string mine, std::shared_ptr<Strings> result)
         : CommOperation(std::move(core), what, mine.size(), sequence),
           tag_(collective_tag(sequence)),
-          pattern_(pattern),
+          route_(route),
           mine_(std::move(mine)),
           my_length_(mine_.size()),
           lengths_(static_cast<std::size_t>(size()), 0),
@@ -31,9 +31,17 @@ class Exchange final : public CommOperation {
     enum Cookie : std::int64_t { length_message, string_message };
 
     [[nodiscard]] bool travels(int from, int to) const {
-        if (pattern_ == ExchangePattern::ToRoot) return to == 0;
-        if (pattern_ == ExchangePattern::FromRoot) return from == 0;
-        return true;
+        switch (route_.pattern) {
+            case ExchangePattern::All:
+                return true;
+            case ExchangePattern::ToRoot:
+                return to == 0;
+            case ExchangePattern::FromRoot:
+                return from == 0;
+            case ExchangePattern::Pairs:
+                return (from == rank() && to == route_.to) || (to == rank() && from == route_.from);
+        }
+        return false;
     }
 
     bool step() override {
@@ -70,7 +78,7 @@ class Exchange final : public CommOperation {
     }
 
     int tag_;
-    ExchangePattern pattern_;
+    ExchangeRoute route_;
     std::string mine_;
     std::uint64_t my_length_;
     std::vector<std::uint64_t> lengths_;
@@ -86,10 +94,10 @@ void ControlLine::run(std::unique_ptr<Operation> operation) {
 }
 
 std::vector<std::string> ControlLine::exchange(const std::shared_ptr<CommCore>& core, const char* what,
-                                               unsigned sequence, ExchangePattern pattern,
+                                               unsigned sequence, ExchangeRoute route,
                                                const std::string& mine) {
     auto result = std::make_shared<Strings>();
-    run(std::make_unique<Exchange>(core, what, sequence, pattern, mine, result));
+    run(std::make_unique<Exchange>(core, what, sequence, route, mine, result));
     return *result;
 }
 

@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "comm/core.h"
+#include "trainctl/comm/rank_link.h"
 #include "trainctl/device/host_stream.h"
 
 namespace trainctl {
@@ -14,6 +15,13 @@ enum class ExchangePattern {
     All,       // everybody's string everywhere
     ToRoot,    // everybody's string at rank 0
     FromRoot,  // rank 0's string everywhere
+    Pairs,     // mine to one rank, another's here
+};
+
+struct ExchangeRoute {
+    ExchangePattern pattern = ExchangePattern::All;
+    int to = RankLink::nobody;  // of Pairs
+    int from = RankLink::nobody;
 };
 
 // The stream that a world's host messages and splits run on, and what a blocked host does about failure.
@@ -29,7 +37,7 @@ struct ControlLine {
     void run(std::unique_ptr<Operation> operation);
     // Blocks until all strings have arrived; by rank, own included; "" where the pattern brings none.
     std::vector<std::string> exchange(const std::shared_ptr<CommCore>& core, const char* what,
-                                      unsigned sequence, ExchangePattern pattern, const std::string& mine);
+                                      unsigned sequence, ExchangeRoute route, const std::string& mine);
 };
 
 }  // namespace trainctl

@@ -84,7 +84,7 @@ class HostCommunicator final : public Communicator {
     }
 
     void barrier() override {
-        line_->control.exchange(core_, "barrier", sequence_++, ExchangePattern::All, "");
+        line_->control.exchange(core_, "barrier", sequence_++, {ExchangePattern::All}, "");
     }
 
     std::unique_ptr<Communicator> split(int color, int key, std::string_view name) override {
@@ -92,7 +92,7 @@ class HostCommunicator final : public Communicator {
         std::string bytes(sizeof mine, '\0');
         std::memcpy(bytes.data(), &mine, sizeof mine);
         const std::vector<std::string> all =
-            line_->control.exchange(core_, "split", sequence_++, ExchangePattern::All, bytes);
+            line_->control.exchange(core_, "split", sequence_++, {ExchangePattern::All}, bytes);
         std::vector<SplitChoice> choices(all.size());
         for (std::size_t i = 0; i < all.size(); ++i) {
             invariant(all[i].size() == sizeof mine,
@@ -193,18 +193,18 @@ class HostChannelImpl final : public HostChannel {
     [[nodiscard]] std::string host() const override { return host_name(); }
 
     std::vector<std::string> gather(const std::string& mine) override {
-        auto strings = exchange("gather", ExchangePattern::ToRoot, mine);
+        auto strings = exchange("gather", {ExchangePattern::ToRoot}, mine);
         if (rank() != 0) strings.clear();
         return strings;
     }
 
     std::string broadcast(const std::string& from_rank_0) override {
-        return exchange("broadcast", ExchangePattern::FromRoot, rank() == 0 ? from_rank_0 : "")[0];
+        return exchange("broadcast", {ExchangePattern::FromRoot}, rank() == 0 ? from_rank_0 : "")[0];
     }
 
     void all_reduce(std::span<std::int64_t> values, Reduce reduce) override {
         const std::string mine(reinterpret_cast<const char*>(values.data()), values.size_bytes());
-        const auto strings = exchange("all_reduce", ExchangePattern::All, mine);
+        const auto strings = exchange("all_reduce", {ExchangePattern::All}, mine);
         std::vector<const std::byte*> sources;
         for (const std::string& string : strings) {
             invariant(string.size() == mine.size(),
@@ -216,12 +216,17 @@ class HostChannelImpl final : public HostChannel {
                 reduce, static_cast<std::int64_t>(values.size()));
     }
 
-    void barrier() override { exchange("barrier", ExchangePattern::All, ""); }
+    std::string pass(int to, const std::string& mine, int from) override {
+        const auto strings = exchange("pass", {ExchangePattern::Pairs, to, from}, mine);
+        return from == nobody ? std::string() : strings[static_cast<std::size_t>(from)];
+    }
+
+    void barrier() override { exchange("barrier", {ExchangePattern::All}, ""); }
     void give_up() noexcept override { core_->given_up = true; }
 
   private:
-    std::vector<std::string> exchange(const char* what, ExchangePattern pattern, const std::string& mine) {
-        return line_->control.exchange(core_, what, sequence_++, pattern, mine);
+    std::vector<std::string> exchange(const char* what, ExchangeRoute route, const std::string& mine) {
+        return line_->control.exchange(core_, what, sequence_++, route, mine);
     }
 
     std::shared_ptr<WorldLine> line_;

@@ -61,6 +61,28 @@ TEST_CASE("channels of one world do not hear each other", "[threads]") {
     CHECK(answers == std::vector<std::string>{"first second", "first second"});
 }
 
+TEST_CASE("strings are passed round a ring, and from one rank to another", "[threads]") {
+    for (const bool late : {false, true}) {
+        RankOptions options;
+        if (late) options.late_seed = 5;
+        const auto heard = collect_ranks<std::string>(
+            3,
+            [](World& world, CpuDevice& /*device*/) {
+                HostChannel& link = world.control();
+                const int rank = world.rank();
+                const std::string mine(static_cast<std::size_t>(100000 * rank),
+                                       static_cast<char>('a' + rank));
+                const std::string ring = link.pass((rank + 1) % 3, mine, (rank + 2) % 3);
+                const std::string one =
+                    link.pass(rank == 2 ? 0 : RankLink::nobody, "for rank 0", rank == 0 ? 2 : RankLink::nobody);
+                const std::string own = link.pass(rank, "own", rank);
+                return std::to_string(ring.size()) + ring.substr(0, 1) + one + own;
+            },
+            options);
+        CHECK(heard == std::vector<std::string>{"200000cfor rank 0own", "0own", "100000bown"});
+    }
+}
+
 TEST_CASE("a channel that is given up ends whoever waits in it", "[threads]") {
     const auto codes = collect_ranks<Exit>(2, [](World& world, CpuDevice& /*device*/) {
         const std::unique_ptr<HostChannel> channel = world.make_background_channel();

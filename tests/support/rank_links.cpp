@@ -17,6 +17,9 @@ class ThreadLink final : public RankLink {
     std::string broadcast(const std::string& from_rank_0) override {
         return world_.broadcast(rank_, from_rank_0);
     }
+    std::string pass(int to, const std::string& mine, int from) override {
+        return world_.pass(rank_, to, mine, from);
+    }
 
   private:
     LinkedWorld& world_;
@@ -79,6 +82,21 @@ std::string LinkedWorld::broadcast(int rank, const std::string& from_rank_0) {
     if (broadcasts_ < wanted) fail(Exit::Peer, "rank 0 left");
     std::string value = value_;  // rank 0 cannot send another before this rank has entered the next gather
     wait_for_turn(lock, rank);
+    return value;
+}
+
+std::string LinkedWorld::pass(int rank, int to, const std::string& mine, int from) {
+    Lock lock(mutex_);
+    if (to != RankLink::nobody) passed_[{rank, to}].push_back(mine);
+    changed_.notify_all();
+    if (from == RankLink::nobody) return {};
+    pass_turn(rank);
+    std::deque<std::string>& arrived = passed_[{from, rank}];
+    changed_.wait(lock, [&] { return !arrived.empty() || left_[static_cast<std::size_t>(from)]; });
+    if (arrived.empty()) fail(Exit::Peer, "a rank left");
+    wait_for_turn(lock, rank);
+    std::string value = std::move(arrived.front());
+    arrived.pop_front();
     return value;
 }
 

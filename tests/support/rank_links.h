@@ -2,9 +2,12 @@
 #pragma once
 
 #include <condition_variable>
+#include <deque>
 #include <functional>
+#include <map>
 #include <mutex>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "trainctl/comm/rank_link.h"
@@ -18,6 +21,9 @@ class SoloLink final : public RankLink {
     [[nodiscard]] int size() const override { return 1; }
     std::vector<std::string> gather(const std::string& mine) override { return {mine}; }
     std::string broadcast(const std::string& from_rank_0) override { return from_rank_0; }
+    std::string pass(int /*to*/, const std::string& mine, int from) override {
+        return from == nobody ? std::string() : mine;
+    }
 };
 
 enum class RankOrder {
@@ -34,6 +40,7 @@ class LinkedWorld {
     void start(int rank);  // waits for this rank's turn
     std::vector<std::string> gather(int rank, const std::string& mine);
     std::string broadcast(int rank, const std::string& from_rank_0);
+    std::string pass(int rank, int to, const std::string& mine, int from);
     void leave(int rank);  // this rank is done: whoever needs it from now on gets Exit::Peer
     [[nodiscard]] int size() const { return static_cast<int>(slots_.size()); }
 
@@ -53,6 +60,7 @@ class LinkedWorld {
     long broadcasts_ = 0;  // done by rank 0
     std::string value_;
     std::vector<long> received_ = std::vector<long>(slots_.size());
+    std::map<std::pair<int, int>, std::deque<std::string>> passed_;  // by sender and receiver
 };
 
 // Runs `body` on `size` ranks, each on a thread of its own, and waits for all. Rethrows the exception of the

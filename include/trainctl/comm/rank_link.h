@@ -19,6 +19,11 @@ class RankLink {
     virtual std::vector<std::string> gather(const std::string& mine) = 0;
     // Rank 0's string, everywhere (the argument of other ranks is ignored).
     virtual std::string broadcast(const std::string& from_rank_0) = 0;
+    // Sends `mine` to rank `to` and returns what rank `from` sends here, in one go; nobody: no message that
+    // way. Called by all ranks together like the others, also by those that neither send nor receive; a `to`
+    // must be met by a `from`. Up to 1 GiB.
+    static constexpr int nobody = -1;
+    virtual std::string pass(int to, const std::string& mine, int from) = 0;
 };
 
 }  // namespace trainctl
