@@ -50,24 +50,9 @@ std::string read_text(FileSystem& files, const std::string& path, std::uint64_t 
 }
 
 void write_text_atomically(FileSystem& files, const std::string& path, const std::string& text) {
-    // A left-over of a crashed writer is removed, never reused: after a failed sync an old inode's pages may
-    // be marked clean although they never reached the disk.
-    const std::string temporary = path + ".tmp";
-    files.remove_file(temporary);
-    try {
-        const std::unique_ptr<File> file = files.open(temporary, Open::CreateNew);
-        file->write(std::as_bytes(std::span(text)));
-        file->sync();
-        file->close();
-        files.rename(temporary, path);
-    } catch (const Error&) {
-        try {
-            files.remove_file(temporary);
-        } catch (const Error&) {  // the first failure is the one to report
-        }
-        throw;
-    }
-    files.sync_directory(parent_path(path));
+    const std::unique_ptr<File> file = files.publish(path, Existing::Replace);
+    file->write(std::as_bytes(std::span(text)));
+    file->close();
 }
 
 }  // namespace trainctl

@@ -10,7 +10,6 @@
 #include "checkpoint/dtype_names.h"
 #include "trainctl/base/error.h"
 #include "trainctl/base/hash.h"
-#include "trainctl/rundir/durable_file.h"
 #include "trainctl/rundir/safetensors.h"
 
 namespace trainctl {
@@ -73,25 +72,13 @@ SafetensorsEntry entry_of(const NamedSlice& slice) {
 ManifestFile write_once(FileSystem& files, const std::string& directory, const std::string& name,
                         const std::string& header, std::span<const NamedSlice* const> slices,
                         std::uint64_t chunk_bytes) {
-    const std::string temporary = join_path(directory, "." + name + ".part");
-    const std::string target = join_path(directory, name);
-    try {
-        const std::unique_ptr<File> file = files.open(temporary, Open::CreateNew);
-        ChunkWriter writer(*file, chunk_bytes);
-        writer.append(std::as_bytes(std::span(header)));
-        for (const NamedSlice* slice : slices) writer.append({slice->view.data, slice->view.bytes()});
-        writer.flush();
-        file->sync();
-        file->close();
-        files.rename(temporary, target);
-        files.sync_directory(
-            directory);  // by this node: rank 0's own sync need not cover another client's rename
-        return {name, writer.total(), writer.take_crcs()};
-    } catch (const Error&) {
-        remove_quietly(files, temporary);
-        remove_quietly(files, target);
-        throw;
-    }
+    const std::unique_ptr<File> file = files.publish(join_path(directory, name), Existing::Refuse);
+    ChunkWriter writer(*file, chunk_bytes);
+    writer.append(std::as_bytes(std::span(header)));
+    for (const NamedSlice* slice : slices) writer.append({slice->view.data, slice->view.bytes()});
+    writer.flush();
+    file->close();
+    return {name, writer.total(), writer.take_crcs()};
 }
 
 }  // namespace

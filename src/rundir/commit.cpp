@@ -150,7 +150,7 @@ void write_manifest(FileSystem& files, const std::string& directory, std::string
 
 void write_commit(FileSystem& files, const std::string& root, const std::string& directory,
                   const CommitMarker& marker) {
-    write_durably(files, directory, commit_file_name, commit_text(marker));
+    write_durably(files, directory, commit_file_name, commit_text(marker), Existing::Refuse);
     files.sync_directory(
         root);  // the entry of the checkpoint directory: without it nothing of the above would be found
 }

@@ -1,42 +1,33 @@
 #include "trainctl/rundir/durable_file.h"
 
-#include <fmt/format.h>
-
 #include "trainctl/base/error.h"
 
 namespace trainctl {
 namespace {
 
-void write_and_sync(File& file, std::string_view text) {
-    file.write(std::as_bytes(std::span(text)));
-    file.sync();
-    file.close();
+// A file that we could not remove after its rename had been reported as failed is told by its contents.
+bool holds(FileSystem& files, const std::string& path, std::string_view text) {
+    try {
+        return read_text(files, path, text.size()) == text;
+    } catch (const Error&) {
+        return false;
+    }
 }
 
 }  // namespace
 
-void remove_quietly(FileSystem& files, const std::string& path) {
-    try {
-        files.remove_file(path);
-    } catch (const Error&) {  // NOLINT(bugprone-empty-catch): the first failure is the one to report
-    }
-}
-
 void write_durably(FileSystem& files, const std::string& directory, std::string_view name,
-                   std::string_view text) {
-    const std::string target = join_path(directory, std::string(name));
+                   std::string_view text, Existing existing) {
+    const std::string path = join_path(directory, std::string(name));
     for (int attempt = 0;; ++attempt) {
-        const std::string temporary = join_path(directory, fmt::format(".{}.part-{}", name, attempt));
         try {
-            files.remove_file(temporary);  // left by a crash: a fresh inode is needed
-            const std::unique_ptr<File> file = files.open(temporary, Open::CreateNew);
-            write_and_sync(*file, text);
-            files.rename(temporary, target);
-            files.sync_directory(directory);
+            const std::unique_ptr<File> file = files.publish(path, existing);
+            file->write(std::as_bytes(std::span(text)));
+            file->close();
             return;
         } catch (const Error&) {
-            remove_quietly(files, temporary);
             if (attempt + 1 == durable_tries) throw;
+            if (existing == Existing::Refuse && holds(files, path, text)) existing = Existing::Replace;
         }
     }
 }
@@ -69,7 +60,9 @@ Claim create_exclusively(FileSystem& files, const std::string& directory, std::s
         if (files.status(path).has_value()) return Claim::ExistsAlready;
         throw;
     }
-    write_and_sync(*file, text);
+    file->write(std::as_bytes(std::span(text)));
+    file->sync();
+    file->close();
     files.sync_directory(directory);
     return Claim::Taken;
 }

@@ -134,6 +134,31 @@ void check_file_system(FileSystem& files, const std::string& root) {
         file->read_at(0, std::as_writable_bytes(std::span(text)));
         CHECK(text == "kept");
     }
+    SECTION("published files") {
+        const auto bytes = [](std::string_view text) { return std::as_bytes(std::span(text)); };
+        const auto publish = [&](std::string_view text, Existing existing) {
+            const auto file = files.publish(in("p"), existing);
+            file->write(bytes(text.substr(0, 2)));
+            file->write(bytes(text.substr(2)));
+            CHECK(file->size() == text.size());
+            file->close();
+        };
+        files.publish(in("p"), Existing::Refuse)->write(bytes("never closed"));
+        CHECK(files.list(root).empty());
+        publish("first", Existing::Refuse);
+        CHECK(code_of([&] { publish("second", Existing::Refuse); }) == Exit::Resource);
+        CHECK(read_text(files, in("p")) == "first");
+        publish("third", Existing::Replace);
+        CHECK(read_text(files, in("p")) == "third");
+        CHECK(files.list(root) == std::vector<std::string>{"p"});
+        // Another one was faster: neither is it overwritten, nor is anything of ours left.
+        const auto late = files.publish(in("q"), Existing::Refuse);
+        write_file(files, in("q"), "theirs");
+        CHECK(code_of([&] { late->close(); }) == Exit::Resource);
+        CHECK(read_text(files, in("q")) == "theirs");
+        CHECK(code_of([&] { late->write(bytes("more")); }) == Exit::Internal);
+        CHECK(files.list(root) == std::vector<std::string>{"p", "q"});
+    }
     SECTION("whole small files") {
         write_text_atomically(files, in("s"), "first");
         write_text_atomically(files, in("s"), "second");
@@ -249,4 +274,63 @@ TEST_CASE("paths") {
     CHECK(parent_path("/c") == "/");
     CHECK(parent_path("/") == "/");
     CHECK(parent_path("a//b") == "a");
+}
+
+TEST_CASE(
+    "a published file is there whole or not at all, whichever operation fails or the machine stops at") {
+    using test::Fault;
+    using test::FaultEffect;
+    using test::MemoryFileSystem;
+    const std::string old = "old contents";
+    const std::string text = "what is to be published";
+    for (const Existing existing : {Existing::Refuse, Existing::Replace}) {
+        const bool replaces = existing == Existing::Replace;
+        const auto prepare = [&](MemoryFileSystem& files) {
+            files.put("d/other", "");
+            files.put("d/.f.part", "of a writer that crashed");
+            if (replaces) files.put("d/f", old);
+        };
+        const auto publish = [&](FileSystem& files) {
+            const auto file = files.publish("d/f", existing);
+            file->write(std::as_bytes(std::span(text)));
+            file->close();
+        };
+        const auto holds = [&](const MemoryFileSystem& disk, bool published) {
+            const auto found = disk.contents("d/f");
+            if (published) return found == text;
+            return replaces ? found == old || found == text : !found;
+        };
+        MemoryFileSystem clean;
+        prepare(clean);
+        publish(clean);
+        CHECK(holds(*clean.crash_state(0), true));  // durable on return
+        REQUIRE(clean.mutations() == 6);            // remove, create, write, sync, rename, syncdir
+
+        for (std::uint64_t k = 0; k < clean.mutations(); ++k) {
+            for (const FaultEffect effect : {FaultEffect::None, FaultEffect::Applied}) {
+                INFO("fault at " << k);
+                MemoryFileSystem files;
+                prepare(files);
+                files.add_fault({EIO, std::nullopt, "", k, 1, effect});
+                CHECK_THROWS_AS(publish(files), Error);
+                CHECK(holds(files, false));
+                publish(files);
+                CHECK(holds(*files.crash_state(0), true));
+            }
+            MemoryFileSystem files;
+            prepare(files);
+            files.crash_at(k);
+            CHECK_THROWS_AS(publish(files), test::Crash);
+            for_each_crash_state(files, 1000, [&](MemoryFileSystem& disk, const std::string& what) {
+                INFO("crash at " << k << ", " << what);
+                const auto found = disk.contents("d/f");
+                CHECK((found == text || found == (replaces ? std::optional(old) : std::nullopt)));
+            });
+        }
+        MemoryFileSystem files;
+        prepare(files);
+        files.add_fault({EIO, test::FileOp::Close, "f", 0, 1, FaultEffect::None});
+        CHECK_THROWS_AS(publish(files), Error);
+        CHECK(holds(files, false));
+    }
 }

@@ -177,7 +177,7 @@ TEST_CASE("states are reproducible, and after a crash nothing works any more") {
         for (const std::string& path : a->all_files()) REQUIRE(a->contents(path) == b->contents(path));
         REQUIRE(a->crash_state_count() == 1);
     }
-    CHECK(files.all_kept()->contents("f.tmp") == "text");
+    CHECK(files.all_kept()->contents(".f.part") == "text");
     CHECK(files.crash_state(0)->all_files().empty());
 }
 

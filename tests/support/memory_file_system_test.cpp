@@ -43,8 +43,9 @@ TEST_CASE("every operation is recorded in order; only changes are counted") {
     for (const Operation& operation : files.operations()) {
         if (operation.mutating) seen.push_back(to_string(operation));
     }
-    CHECK(seen == std::vector<std::string>{"mkdir a", "mkdir a/b", "create a/b/f.tmp", "write a/b/f.tmp 5",
-                                           "sync a/b/f.tmp", "rename a/b/f.tmp -> a/b/f", "syncdir a/b"});
+    CHECK(seen == std::vector<std::string>{"mkdir a", "mkdir a/b", "create a/b/.f.part",
+                                           "write a/b/.f.part 5", "sync a/b/.f.part",
+                                           "rename a/b/.f.part -> a/b/f", "syncdir a/b"});
     CHECK(files.mutations() == seen.size());
     CHECK(files.operations().size() > seen.size());
 }

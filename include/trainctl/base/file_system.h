@@ -41,6 +41,9 @@ enum class Open {
     Append,     // create if absent, write at the end (single writer: journals, metrics)
 };
 
+// What to do when the file that is to be written is there already.
+enum class Existing { Refuse, Replace };
+
 struct FileStatus {
     std::uint64_t size = 0;
     bool directory = false;
@@ -58,6 +61,14 @@ class FileSystem {
     virtual ~FileSystem() = default;
 
     virtual std::unique_ptr<File> open(const std::string& path, Open mode) = 0;
+    // A new file, written from its begin to its end, that is at `path` whole and durable when close() returns,
+    // and not at all if close() is not reached or fails. Refuse: an existing file is Exit::Resource ("exists"),
+    // and a close() that fails leaves nothing at `path`; Replace: what was there stays until close() returns.
+    // After any failure the object must be discarded; what it held is written again by another publish().
+    // One writer per path. By default: a temporary name in the same directory, sync, close, rename,
+    // sync_directory, all of them calls of this object. Overridden where the store has a better way; a file
+    // system that wraps another one forwards it, unless it wants to see those calls.
+    virtual std::unique_ptr<File> publish(const std::string& path, Existing existing);
     // nullopt if nothing is there; other failures throw.
     virtual std::optional<FileStatus> status(const std::string& path) = 0;
     // Names (not paths) sorted bytewise, without "." and "..". A missing directory is Exit::BadInput.
@@ -89,8 +100,9 @@ std::string parent_path(const std::string& path);
 
 // Whole small file as text; Exit::BadInput if it is larger than `limit_bytes`.
 std::string read_text(FileSystem& files, const std::string& path, std::uint64_t limit_bytes = 64U << 20U);
-// Durable replacement of a small file: temp name in the same directory, write, sync, close, rename, sync
-// directory.
+// Removal on the way out of a failure that is reported otherwise: as far as it can be done.
+void remove_quietly(FileSystem& files, const std::string& path) noexcept;
+// Durable replacement of a small file by publish().
 void write_text_atomically(FileSystem& files, const std::string& path, const std::string& text);
 
 }  // namespace trainctl

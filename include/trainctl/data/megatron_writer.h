@@ -15,8 +15,6 @@ namespace trainctl {
 // uint16 iff the vocabulary is below 65500, else int32 (Megatron's own rule).
 TokenType megatron_token_type(std::int64_t vocab_size);
 
-enum class Existing { Refuse, Replace };
-
 struct WrittenTokens {
     std::int64_t documents = 0;
     std::int64_t sequences = 0;

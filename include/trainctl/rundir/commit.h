@@ -34,8 +34,8 @@ struct CommittedManifest {
 // then the size of every payload file. Exit::BadInput says what is missing or wrong.
 CommittedManifest read_committed(FileSystem& files, const std::string& directory);
 
-// Durably writes MANIFEST; then COMMIT, which makes the checkpoint exist. `root` is the directory that holds
-// it.
+// Durably writes MANIFEST; then COMMIT, which makes the checkpoint exist and is refused where there is one: a
+// committed checkpoint is never modified. `root` is the directory that holds it.
 void write_manifest(FileSystem& files, const std::string& directory, std::string_view text);
 void write_commit(FileSystem& files, const std::string& root, const std::string& directory,
                   const CommitMarker& marker);
