@@ -1,5 +1,6 @@
 // What the shared cases do not show of attention on the cuda backend: how rows are read and written, extreme
 // scores, what no token may see, and what is refused.
+#include <array>
 #include <cmath>
 #include <cstring>
 
@@ -147,6 +148,10 @@ TEST_CASE("cuda attention: no query sees a later token", "[cuda]") {
 TEST_CASE("cuda attention: scores may grow, fall and jump along the keys", "[cuda]") {
     constexpr std::int64_t length = 200;
     constexpr std::int64_t dim = 16;
+    // Another one in every column: each is a sum of its own.
+    const auto value = [](std::int64_t token, std::int64_t column) {
+        return static_cast<double>((token + 3 * column) % 7) / 8.0;
+    };
     for (const DType dtype : {DType::F32, DType::BF16, DType::F16}) {
         // Change of a score from key to key: within a tile's headroom, beyond it, huge; a jump in the middle
         for (const double slope : {0.03, -0.03, 0.5, -0.5, 60.0, -60.0, 0.0}) {
@@ -161,24 +166,29 @@ TEST_CASE("cuda attention: scores may grow, fall and jump along the keys", "[cud
                 set_element(run.qkv.host, row + dim,
                             slope == 0.0 && token >= 100 ? 1000.0 : slope * static_cast<double>(token));
                 scores[static_cast<std::size_t>(token)] = element(run.qkv.host, row + dim);
-                set_element(run.qkv.host, row + 2 * dim, static_cast<double>(token % 7) / 8.0);
+                for (std::int64_t column = 0; column < dim; ++column)
+                    set_element(run.qkv.host, row + 2 * dim + column, value(token, column));
             }
             run.run();
             double worst = 0.0;
             double worst_lse = 0.0;
             double total = 0.0;
-            double sum = 0.0;
+            std::array<double, dim> sums{};
             double top = -1e300;
             for (std::int64_t query = 0; query < length; ++query) {
                 const double score = scores[static_cast<std::size_t>(query)];
                 if (score > top) {
                     total *= std::exp(top - score);
-                    sum *= std::exp(top - score);
+                    for (double& sum : sums) sum *= std::exp(top - score);
                     top = score;
                 }
                 total += std::exp(score - top);
-                sum += std::exp(score - top) * static_cast<double>(query % 7) / 8.0;
-                worst = std::max(worst, std::fabs(element(run.out.host, query * dim) - sum / total));
+                for (std::int64_t column = 0; column < dim; ++column) {
+                    double& sum = sums[static_cast<std::size_t>(column)];
+                    sum += std::exp(score - top) * value(query, column);
+                    worst =
+                        std::max(worst, std::fabs(element(run.out.host, query * dim + column) - sum / total));
+                }
                 const double lse = top + std::log(total);
                 worst_lse =
                     std::max(worst_lse, std::fabs(element(run.lse, query) - lse) / (1.0 + std::fabs(lse)));

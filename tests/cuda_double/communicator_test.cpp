@@ -1,6 +1,7 @@
 // Every kind of message between emulated devices, over both transports: what each rank holds at the end, and
 // that work and messages on different streams meet where events say so.
 #include <algorithm>
+#include <future>
 
 #include "cuda_double/machine.h"
 #include "support/catch.h"
@@ -169,6 +170,48 @@ void check_messages(CudaTransport transport) {
 }  // namespace
 
 TEST_CASE("cuda messages by NCCL give every rank its part", "[cuda]") { check_messages(CudaTransport::Nccl); }
+
+// A rank that meets trouble instead of its part in a message: what does the other one, which waits for it,
+// say?
+std::string told_to_the_other(double timeout_s,
+                              const std::function<void(const std::shared_future<void>& told)>& trouble) {
+    start_machine({.devices = 2});
+    std::string text;
+    std::promise<void> told;
+    const std::shared_future<void> is_told = told.get_future().share();
+    try {
+        test::run_ranks(2, [&](World& world, CpuDevice& host) {
+            const std::unique_ptr<Device> device = make_cuda_device(world.local_rank());
+            const Mesh mesh = make_cuda_mesh(make_mesh(world, {.data = 2}), *device, host,
+                                             {CudaTransport::Nccl, timeout_s, {}});
+            const auto stream = device->make_stream("messages", StreamRole::Communication);
+            const Buffer buffer =
+                device->allocate(storage_bytes(part, DType::F32), Memory::Device, "message");
+            const TensorView message = buffer.view(Shape{part}, DType::F32);
+            if (world.rank() == 1) return trouble(is_told);
+            mesh.data->all_reduce(message, Reduce::Sum, *stream);
+            try {
+                stream->synchronize();
+            } catch (const Error& error) {
+                text = error.what();
+            }
+            told.set_value();
+        });
+    } catch (const Error&) {  // what the test is not about: the failing rank's own story
+    }
+    return text;
+}
+
+TEST_CASE("a rank that fails ends those that wait for its messages", "[cuda]") {
+    const auto fails = [](const std::shared_future<void>&) { fail(Exit::Internal, "a fault of this test"); };
+    CHECK_THAT(told_to_the_other(3600.0, fails), Catch::Contains("a rank of this NCCL communicator failed"));
+}
+
+TEST_CASE("messages that make no progress are given up while the host waits for them", "[cuda]") {
+    const auto hangs = [](const std::shared_future<void>& told) { told.wait(); };
+    CHECK_THAT(told_to_the_other(0.05, hangs), Catch::Contains("this NCCL communicator was aborted"));
+}
+
 TEST_CASE("cuda messages through host memory give every rank its part", "[cuda]") {
     check_messages(CudaTransport::Host);
 }

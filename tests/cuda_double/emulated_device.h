@@ -43,7 +43,8 @@ struct EmulatedEvent {
     std::shared_ptr<double> seconds;  // when the newest record was passed; of the machine's EventClock
 };
 
-// Thread rule: `mutex` guards everything; work runs with it held.
+// Thread rule: `mutex` guards everything; work runs with it held. A host that waits for a peer lets go of it
+// from time to time.
 class EmulatedDevice {
   public:
     EmulatedDevice(int index, std::uint64_t seed, std::uint64_t memory_bytes);
@@ -51,7 +52,7 @@ class EmulatedDevice {
     EmulatedDevice(const EmulatedDevice&) = delete;
     EmulatedDevice& operator=(const EmulatedDevice&) = delete;
 
-    // ---- these lock ----
+    // ---- these lock; force() must not be called with the lock held ----
     cudaError_t push(cudaStream_t stream, LateItem item);
     cudaError_t force(const LateTicket& ticket);  // runs what the ticket needs
     cudaError_t query(const LateTicket& ticket);

@@ -110,7 +110,13 @@ cudaError_t EmulatedDevice::force(const LateTicket& ticket) {
     if (fault.empty()) {
         memory.open();
         try {
-            queues_.force(ticket);
+            // Whoever watches over messages asks for events while the host waits for a peer.
+            queues_.force(ticket, [this] {
+                last_call_ = std::chrono::steady_clock::now();
+                mutex.unlock();
+                LateQueues::rest();
+                mutex.lock();
+            });
         } catch (const Error& error) {
             if (fault.empty()) fault = error.what();
         }

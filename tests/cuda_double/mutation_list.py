@@ -15,6 +15,7 @@ class Mutation:
 
 
 ATTENTION = ("cuda attention on tensor cores agrees with the reference",)
+ATTENTION_SCORES = ("cuda attention: scores may grow, fall and jump along the keys",)
 ATTENTION_F32 = ("cuda attention in F32 agrees with the reference",)
 CROSS_ENTROPY = ("cuda cross-entropy agrees with the reference",)
 NORMS = ("cuda norms agree with the reference",)
@@ -74,15 +75,15 @@ ATTENTION_MUTATIONS = [
     ),
     Mutation(
         "output so far not brought to the new maximum", FORWARD,
-        "                    sums[i][j][2 * which + 1] *= rescale;\n",
+        "                        sums[i][j][2 * which + 1] *= rescale;\n",
         "",
-        ATTENTION,
+        ATTENTION_SCORES,
     ),
     Mutation(
         "total so far not brought to the new maximum", FORWARD,
-        "total[i][which] * rescale",
-        "total[i][which]",
-        ATTENTION,
+        "                    total[i][which] *= rescale;\n",
+        "",
+        ATTENTION_SCORES,
     ),
     Mutation(
         "a bound off by one", FORWARD,
@@ -171,15 +172,15 @@ ATTENTION_MUTATIONS = [
         ATTENTION,
     ),
     Mutation(
-        "a missing barrier before rows that two warps share", BACKWARD,
-        "    if constexpr (Sizes::parts > 1) sync_block();",
-        "    ",
+        "a missing barrier before probabilities that another warp made", BACKWARD,
+        "        sync_block();\n        if (!seen) continue;\n",
+        "        if (!seen) continue;\n",
         ATTENTION,
     ),
     Mutation(
         "a causal mask lost at the edge of a tile of keys", BACKWARD,
-        "const bool hides = first_query < first_key + 16 * row_tiles;",
-        "const bool hides = first_query < first_key;",
+        "if (first_query < first_key + 16 * row_tiles) hide_earlier_queries",
+        "if (first_query < first_key) hide_earlier_queries",
         ATTENTION,
     ),
     Mutation(
@@ -196,13 +197,13 @@ ATTENTION_MUTATIONS = [
     ),
     Mutation(
         "gradients of values without dropout", BACKWARD,
-        "                    p[i][j][c] *= factor;\n",
+        "if constexpr (drops == Drops::Some) p *= dropout.one(first_query + query, key);",
         "",
         ATTENTION,
     ),
     Mutation(
         "gradients without their scale", BACKWARD,
-        "    scale_sums(dk, s.scale);\n",
+        "    if (owner == Owner::Keys) scale_sums(sums, s.scale);\n",
         "",
         ATTENTION,
     ),
@@ -213,9 +214,9 @@ ATTENTION_MUTATIONS = [
         ATTENTION,
     ),
     Mutation(
-        "two warps that add the same columns", BACKWARD,
-        "multiply_columns<columns>(dk, LeftOperand<T, row_tiles, query_tiles / 2>(ds), q, column);",
-        "multiply_columns<columns>(dk, LeftOperand<T, row_tiles, query_tiles / 2>(ds), q, 0);",
+        "two pairs of warps that hand over in one place", BACKWARD,
+        "warp / 2 * row_tiles * query_tiles * warp_size + threadIdx.x % warp_size",
+        "threadIdx.x % warp_size",
         ATTENTION,
     ),
     Mutation(

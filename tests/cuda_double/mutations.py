@@ -5,8 +5,9 @@ usage: mutations.py BUILD_FOLDER [--all] [--only PATTERN]
 
 Without --all only the mutations marked quick, one of each kind; with --only those whose "file: kind" the pattern is found in.
 The patched source is compiled as the build compiles it, except for -O1, and linked in front of the library that holds the
-healthy one, so that the test program uses it in its place. Exit 1 if a mutation survives, if a text to replace is not found
-exactly once, if something does not compile, or if the healthy program fails the same cases.
+healthy one, so that the test program uses it in its place. Exit 1 if a mutation survives, if something does not compile, if the
+healthy program fails the same cases, or if any entry of the whole list is out of date: its text to replace is not found exactly
+once, or a test case that it names does not exist.
 """
 
 import argparse
@@ -108,6 +109,32 @@ def patched_text(mutation):
     return text.replace(mutation.before, mutation.after)
 
 
+def check_plantable(build, mutation, names):
+    """Whether the list is right about the sources and the test cases, short of compiling anything."""
+    patched_text(mutation)
+    unit = mutation.unit or mutation.file
+    if str(ROOT / unit) not in build.compile:
+        raise Unusable(f"{unit} is not compiled by itself; give the source that includes it as unit")
+    missing = [case for case in mutation.cases if case not in names]
+    if missing:
+        raise Unusable("no test case has the name " + ", ".join(missing))
+
+
+def unusable(build):
+    """What is wrong with the whole list, whichever mutations are chosen: it costs nothing to ask, so that every run does."""
+    listing = subprocess.run(
+        [build.folder / PROGRAM, "--list-test-names-only"], cwd=build.folder, capture_output=True, text=True
+    )
+    names = set(listing.stdout.splitlines())
+    problems = []
+    for mutation in MUTATIONS:
+        try:
+            check_plantable(build, mutation, names)
+        except Unusable as error:
+            problems.append(f"{mutation.file}: {mutation.kind}: UNUSABLE: {error}")
+    return problems
+
+
 def is_seen(build, mutation):
     """Whether the test program fails with the mutation in it."""
     text = patched_text(mutation)
@@ -134,6 +161,10 @@ def main(arguments):
     parser.add_argument("--only", type=re.compile, default="")
     options = parser.parse_args(arguments)
     build = Build(options.build.resolve())
+    problems = unusable(build)
+    if problems:
+        print(*problems, f"{len(problems)} of {len(MUTATIONS)} mutations cannot be planted", sep="\n")
+        return 1
     chosen = [
         mutation for mutation in MUTATIONS
         if (mutation.quick or options.all) and re.search(options.only, f"{mutation.file}: {mutation.kind}")

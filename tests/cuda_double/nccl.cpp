@@ -7,6 +7,7 @@
 #include <condition_variable>
 #include <cstring>
 #include <deque>
+#include <exception>
 #include <map>
 #include <memory>
 #include <mutex>
@@ -92,8 +93,8 @@ struct Group {
     std::condition_variable changed;
     int size = 0;
     int joined = 0;
-    bool aborted = false;
-    std::map<std::uint64_t, Meeting> meetings;                       // by sequence number
+    std::string ended;                          // why nothing comes to an end any more; empty: it does
+    std::map<std::uint64_t, Meeting> meetings;  // by sequence number
     std::map<std::pair<int, int>, std::deque<Bytes>> pair_messages;  // by (from, to)
 };
 
@@ -114,7 +115,12 @@ namespace trainctl::cuda_double {
 namespace {
 
 void check_alive(const Group& group) {
-    if (group.aborted) fail(Exit::Peer, "this NCCL communicator was aborted");
+    if (!group.ended.empty()) fail(Exit::Peer, group.ended);
+}
+
+void give_up(const ncclComm& comm, const char* why) {
+    const std::scoped_lock lock(comm.group->mutex);
+    if (comm.group->ended.empty()) comm.group->ended = why;
 }
 
 class Collective final : public Operation {
@@ -275,14 +281,15 @@ ncclResult_t ncclCommInitRankConfig(ncclComm_t* comm, int size, ncclUniqueId id,
     return ncclSuccess;
 }
 
+// Of a rank that fails, its peers would wait until they lose patience: the test is to end with its message.
 ncclResult_t ncclCommDestroy(ncclComm_t comm) {
+    if (std::uncaught_exceptions() > 0) give_up(*comm, "a rank of this NCCL communicator failed");
     delete comm;
     return ncclSuccess;
 }
 
 ncclResult_t ncclCommAbort(ncclComm_t comm) {
-    const std::scoped_lock lock(comm->group->mutex);
-    comm->group->aborted = true;
+    give_up(*comm, "this NCCL communicator was aborted");
     return ncclSuccess;
 }
 

@@ -275,22 +275,27 @@ cudaError_t cudaStreamDestroy(cudaStream_t stream) {
 
 cudaError_t cudaStreamSynchronize(cudaStream_t stream) {
     EmulatedDevice& device = this_device();
-    const std::scoped_lock lock(device.mutex);
+    std::unique_lock lock(device.mutex);
     if (const cudaError_t refused = device.refuse_in_capture("cudaStreamSynchronize"); refused != cudaSuccess)
         return refused;
     EmulatedStream* found = device.find(stream);
     if (found == nullptr) return cudaErrorInvalidResourceHandle;
-    return device.force(EmulatedDevice::everything(*found));
+    const LateTicket all = EmulatedDevice::everything(*found);
+    lock.unlock();
+    return device.force(all);
 }
 
 cudaError_t cudaDeviceSynchronize() {
     EmulatedDevice& device = this_device();
-    const std::scoped_lock lock(device.mutex);
+    std::unique_lock lock(device.mutex);
     if (const cudaError_t refused = device.refuse_in_capture("cudaDeviceSynchronize"); refused != cudaSuccess)
         return refused;
-    cudaError_t result = device.force(EmulatedDevice::everything(*device.find(nullptr)));
-    for (const auto& [raw, stream] : device.streams) {
-        const cudaError_t one = device.force(EmulatedDevice::everything(*stream));
+    std::vector<LateTicket> all = {EmulatedDevice::everything(*device.find(nullptr))};
+    for (const auto& [raw, stream] : device.streams) all.push_back(EmulatedDevice::everything(*stream));
+    lock.unlock();
+    cudaError_t result = cudaSuccess;
+    for (const LateTicket& stream : all) {
+        const cudaError_t one = device.force(stream);
         if (result == cudaSuccess) result = one;
     }
     return result;
@@ -351,12 +356,14 @@ cudaError_t cudaEventQuery(cudaEvent_t event) {
 
 cudaError_t cudaEventSynchronize(cudaEvent_t event) {
     EmulatedDevice& device = this_device();
-    const std::scoped_lock lock(device.mutex);
+    std::unique_lock lock(device.mutex);
     if (const cudaError_t refused = device.refuse_in_capture("cudaEventSynchronize"); refused != cudaSuccess)
         return refused;
     const auto found = device.events.find(event);
     if (found == device.events.end()) return cudaErrorInvalidResourceHandle;
-    return device.force(found->second->ticket);
+    const LateTicket ticket = found->second->ticket;
+    lock.unlock();
+    return device.force(ticket);
 }
 
 cudaError_t cudaEventElapsedTime(float* milliseconds, cudaEvent_t from, cudaEvent_t to) {

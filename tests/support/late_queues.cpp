@@ -36,10 +36,10 @@ bool LateQueues::passed(const LateTicket& ticket) {
     return ticket.queue == nullptr || ticket.queue->completed >= ticket.position;
 }
 
-void LateQueues::force(const LateTicket& ticket) {
+void LateQueues::force(const LateTicket& ticket, const std::function<void()>& pause) {
     Need need;
     add_needed(need, ticket);
-    run(std::move(need));
+    run(std::move(need), pause);
     if (ticket.queue != nullptr && ticket.queue->failure && ticket.position >= ticket.queue->failed_from) {
         ticket.queue->failure->raise();
     }
@@ -55,7 +55,7 @@ void LateQueues::nudge(const LateTicket& ticket) {
 void LateQueues::drain() {
     Need need;
     for (const auto& queue : queues_) add_needed(need, {queue, queue->issued});
-    run(std::move(need));
+    run(std::move(need), rest);
 }
 
 void LateQueues::drop() {
@@ -132,7 +132,9 @@ bool LateQueues::round(const Need& need, Kind kind) {
     return false;
 }
 
-void LateQueues::run(Need need) {
+void LateQueues::rest() { std::this_thread::sleep_for(std::chrono::microseconds(20)); }
+
+void LateQueues::run(Need need, const std::function<void()>& pause) {
     auto last_progress = std::chrono::steady_clock::now();
     bool all_communication = false;
     while (take_abort(), !satisfied(need)) {
@@ -152,7 +154,7 @@ void LateQueues::run(Need need) {
         if (progressed) {
             last_progress = std::chrono::steady_clock::now();
         } else {
-            std::this_thread::sleep_for(std::chrono::microseconds(20));
+            pause();
         }
     }
 }

@@ -4,6 +4,7 @@
 #include <atomic>
 #include <chrono>
 #include <deque>
+#include <functional>
 #include <map>
 #include <memory>
 #include <mutex>
@@ -47,14 +48,16 @@ class LateQueues {
     void push(LateQueue& queue, LateItem item);
     static bool passed(const LateTicket& ticket);
 
-    // Runs what the ticket needs, then rethrows the failure that reached it.
-    void force(const LateTicket& ticket);
+    // Runs what the ticket needs, then rethrows the failure that reached it. While nothing can go on but by a
+    // peer's doing, `pause` is called: others may use the queues during that, if it lets them.
+    void force(const LateTicket& ticket, const std::function<void()>& pause = rest);
     // One piece of work towards the ticket, for hosts that poll.
     void nudge(const LateTicket& ticket);
     // Everything, in a shuffled order; failures stay in their queues.
     void drain();
     // Nothing pending runs any more.
     void drop();
+    static void rest();  // for a moment
     [[nodiscard]] bool idle() const;
     void abort(const Error& error);  // any thread
 
@@ -66,7 +69,7 @@ class LateQueues {
     static bool satisfied(const Need& need);
     std::vector<LateQueue*> runnable(const Need& need, Kind kind);
     bool round(const Need& need, Kind kind);
-    void run(Need need);
+    void run(Need need, const std::function<void()>& pause);
     bool advance(LateQueue& queue);
     static void fail_queue(LateQueue& queue, const LateFailure& failure);
     void take_abort();
