@@ -222,6 +222,7 @@ class Gpu final : public CudaDevice {
             sum.replayed += sections->use().replayed;
             sum.issued += sections->use().issued;
             sum.captured += sections->use().captured;
+            if (sum.refusal.empty()) sum.refusal = sections->use().refusal;
         }
         return sum;
     }

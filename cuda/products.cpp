@@ -34,6 +34,7 @@ bool Products::adopt(const ProductKey& key, const cublasLtMatmulAlgo_t& algorith
     if (known != plans_.end()) {
         if (!known->second->accepts(library_, algorithm)) return false;
         known->second->use(algorithm);
+        ++changes_;
         return true;
     }
     auto made = std::make_unique<ProductPlan>(key, f32_);

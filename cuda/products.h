@@ -30,6 +30,8 @@ class Products {
     // Lets the product run by this algorithm from now on. False, with nothing changed, if the library refuses
     // it.
     [[nodiscard]] bool adopt(const ProductKey& key, const cublasLtMatmulAlgo_t& algorithm);
+    // How often a plan that was there has been replaced: what was recorded before runs by the old one.
+    [[nodiscard]] std::uint64_t changes() const { return changes_; }
     // nullptr: it is not prepared.
     [[nodiscard]] const ProductPlan* find(const ProductKey& key) const;
 
@@ -43,6 +45,7 @@ class Products {
     cublasLtHandle_t library_ = nullptr;
     std::map<ProductKey, std::unique_ptr<ProductPlan>> plans_;
     std::uint64_t unannounced_ = 0;
+    std::uint64_t changes_ = 0;
 };
 
 }  // namespace trainctl::cuda

@@ -45,7 +45,8 @@ enum class OpId : std::uint8_t {
 // binding, which does not compile any more when a member is added.
 class CallBytes {
   public:
-    explicit CallBytes(std::vector<std::byte>& bytes) : bytes_(bytes) { bytes_.clear(); }
+    // They are put behind what is there.
+    explicit CallBytes(std::vector<std::byte>& bytes) : bytes_(bytes) {}
 
     template <class T>
     requires std::is_arithmetic_v<T> || std::is_enum_v<T> || std::is_pointer_v<T>

@@ -3,39 +3,41 @@
 #include <type_traits>
 #include <utility>
 
-#include "cuda/graphs/call_bytes.h"
 #include "cuda/graphs/section_graphs.h"
 #include "cuda/stream.h"
 
 namespace trainctl::cuda {
 namespace {
 
-// Where the calls of one family go; keeps the memory in which they are written down.
+// Where the calls of one family go.
 template <class Family>
 class Gate {
   public:
-    explicit Gate(Family& family) : family_(family) {}
+    // `products`: where the family keeps what its calls depend on beside their arguments; nullptr: nowhere.
+    explicit Gate(Family& family, const Products* products = nullptr)
+        : family_(family), products_(products) {}
 
     template <class... Parameters>
     void call(OpId op, void (Family::*function)(Stream&, Parameters...), Stream& stream,
               const std::type_identity_t<Parameters>&... arguments) {
         SectionGraphs* sections = gathered_by(stream);
         if (sections == nullptr) return (family_.*function)(stream, arguments...);
-        CallBytes(bytes_).put_all(op, arguments...);
-        sections->gather(bytes_, [&family = family_, function, &stream, arguments...] {
+        const auto issue = [&family = family_, function, &stream, arguments...] {
             (family.*function)(stream, arguments...);
-        });
+        };
+        if (products_ != nullptr) return sections->gather(issue, op, products_->changes(), arguments...);
+        sections->gather(issue, op, arguments...);
     }
     const Family& operator*() const { return family_; }
 
   private:
     Family& family_;
-    std::vector<std::byte> bytes_;
+    const Products* products_;
 };
 
 class GatheringMatmul final : public MatmulOps {
   public:
-    explicit GatheringMatmul(MatmulOps& ops) : ops_(ops) {}
+    GatheringMatmul(MatmulOps& ops, const Products& products) : ops_(ops, &products) {}
     void forward(Stream& stream, TensorView y, TensorView x, TensorView w, TensorView bias,
                  TensorView scratch) override {
         ops_.call(OpId::MatmulForward, &MatmulOps::forward, stream, y, x, w, bias, scratch);
@@ -223,7 +225,8 @@ class GatheringOptimizer final : public OptimizerOps {
 
 class GatheringOps final : public OpsBackend {
   public:
-    explicit GatheringOps(std::unique_ptr<OpsBackend> ops) : ops_(std::move(ops)) {}
+    GatheringOps(std::unique_ptr<OpsBackend> ops, const Products& products)
+        : ops_(std::move(ops)), matmul_(ops_->ops().matmul, products) {}
     [[nodiscard]] Ops ops() override {
         return {matmul_, norm_, attention_, elementwise_, embedding_, loss_, optimizer_};
     }
@@ -231,7 +234,7 @@ class GatheringOps final : public OpsBackend {
 
   private:
     std::unique_ptr<OpsBackend> ops_;
-    GatheringMatmul matmul_{ops_->ops().matmul};
+    GatheringMatmul matmul_;
     GatheringNorm norm_{ops_->ops().norm};
     GatheringAttention attention_{ops_->ops().attention};
     GatheringElementwise elementwise_{ops_->ops().elementwise};
@@ -242,8 +245,8 @@ class GatheringOps final : public OpsBackend {
 
 }  // namespace
 
-std::unique_ptr<OpsBackend> make_gathering_ops(std::unique_ptr<OpsBackend> ops) {
-    return std::make_unique<GatheringOps>(std::move(ops));
+std::unique_ptr<OpsBackend> make_gathering_ops(std::unique_ptr<OpsBackend> ops, const Products& products) {
+    return std::make_unique<GatheringOps>(std::move(ops), products);
 }
 
 }  // namespace trainctl::cuda

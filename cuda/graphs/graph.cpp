@@ -17,7 +17,7 @@ class Capture {
     ~Capture() {
         if (!ended_) static_cast<void>(cudaStreamEndCapture(stream_, &graph_));
         if (graph_ != nullptr) static_cast<void>(cudaGraphDestroy(graph_));
-        static_cast<void>(cudaGetLastError());  // of a capture that was given up
+        static_cast<void>(cudaGetLastError());  // of a capture that was given up, or a graph refused
     }
     Capture(const Capture&) = delete;
     Capture& operator=(const Capture&) = delete;
@@ -36,10 +36,17 @@ class Capture {
 
 }  // namespace
 
-Graph::Graph(cudaStream_t stream, const std::function<void()>& issue) {
+std::unique_ptr<Graph> Graph::capture(cudaStream_t stream, const std::function<void()>& issue,
+                                      std::string& refusal) {
     Capture capture(stream);
     issue();
-    check(cudaGraphInstantiate(&graph_, capture.end(), 0), "cudaGraphInstantiate");
+    cudaGraphExec_t executable = nullptr;
+    cudaError_t state = cudaGraphInstantiate(&executable, capture.end(), 0);
+    std::unique_ptr<Graph> graph(state == cudaSuccess ? new Graph(executable) : nullptr);
+    if (graph) state = cudaGraphUpload(executable, stream);
+    if (state == cudaSuccess) return graph;
+    refusal = std::string(cudaGetErrorName(state)) + ": " + cudaGetErrorString(state);
+    return nullptr;
 }
 
 Graph::~Graph() { static_cast<void>(cudaGraphExecDestroy(graph_)); }

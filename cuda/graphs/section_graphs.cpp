@@ -1,6 +1,5 @@
 #include "cuda/graphs/section_graphs.h"
 
-#include <algorithm>
 #include <utility>
 
 #include "cuda/check.h"
@@ -18,12 +17,6 @@ constexpr std::uint64_t long_unused = 4;
 
 }  // namespace
 
-std::size_t SectionGraphs::BytesHash::operator()(const Bytes& bytes) const { return hash64(bytes); }
-
-void SectionGraphs::Section::issue() const {
-    for (const std::function<void()>& call : calls) call();
-}
-
 void SectionGraphs::Section::clear() {
     bytes.clear();
     calls.clear();
@@ -36,14 +29,9 @@ SectionGraphs::~SectionGraphs() {
     if (!graphs_.empty()) static_cast<void>(cudaStreamSynchronize(stream_));  // they may be running
 }
 
-void SectionGraphs::gather(std::span<const std::byte> call, std::function<void()> issue) {
-    gathered_.bytes.insert(gathered_.bytes.end(), call.begin(), call.end());
-    gathered_.calls.push_back(std::move(issue));
-}
-
 void SectionGraphs::flush() {
     if (failure_) std::exchange(failure_, nullptr)->raise();
-    if (gathered_.calls.empty()) return;
+    if (gathered_.calls.size() == 0) return;
     // Set aside first: issuing asks for the stream's handle, and that flushes.
     std::swap(gathered_, flushed_);
     try {
@@ -65,33 +53,44 @@ void SectionGraphs::flush_and_tell_later() noexcept {
 
 void SectionGraphs::run(const Section& section) {
     ++sections_;
-    if (section.calls.size() >= fewest_calls) {
-        auto found = graphs_.find(section.bytes);
-        if (found == graphs_.end() && seen_.put(hash64(section.bytes)) && make_room()) {
-            auto graph = std::make_unique<Graph>(stream_, [&section] { section.issue(); });
-            found = graphs_.emplace(section.bytes, Kept{std::move(graph)}).first;
-            ++use_.captured;
-        }
-        if (found != graphs_.end()) {
-            found->second.graph->launch(stream_);
-            found->second.used = sections_;
-            ++use_.replayed;
-            return;
-        }
+    if (const Graph* graph = graph_of(section)) {
+        graph->launch(stream_);
+        ++use_.replayed;
+        return;
     }
-    section.issue();
+    section.calls.make_all();
     ++use_.issued;
+}
+
+const Graph* SectionGraphs::graph_of(const Section& section) {
+    if (section.calls.size() < fewest_calls) return nullptr;
+    const std::uint64_t hash = hash64(section.bytes);
+    const auto known = known_.find(hash);
+    if (known == known_.end()) return seen_.put(hash) ? capture(section, hash) : nullptr;
+    const auto kept = known->second;
+    if (kept->bytes != section.bytes) return nullptr;
+    kept->used = sections_;
+    graphs_.splice(graphs_.begin(), graphs_, kept);
+    return kept->graph.get();
+}
+
+const Graph* SectionGraphs::capture(const Section& section, std::uint64_t hash) {
+    if (!use_.refusal.empty() || !make_room()) return nullptr;
+    auto graph = Graph::capture(
+        stream_, [&section] { section.calls.make_all(); }, use_.refusal);
+    if (!graph) return nullptr;
+    graphs_.push_front({section.bytes, hash, std::move(graph), sections_});
+    known_.emplace(hash, graphs_.begin());
+    ++use_.captured;
+    return graphs_.front().graph.get();
 }
 
 bool SectionGraphs::make_room() {
     if (graphs_.size() < most_graphs_) return true;
-    const auto oldest = std::min_element(graphs_.begin(), graphs_.end(), [](const auto& a, const auto& b) {
-        return a.second.used < b.second.used;
-    });
-    if (oldest == graphs_.end() || sections_ - oldest->second.used <= long_unused * most_graphs_)
-        return false;
+    if (graphs_.empty() || sections_ - graphs_.back().used <= long_unused * most_graphs_) return false;
     check(cudaStreamSynchronize(stream_), "cudaStreamSynchronize");  // it may be running
-    graphs_.erase(oldest);
+    known_.erase(graphs_.back().hash);
+    graphs_.pop_back();
     return true;
 }
 

@@ -3,19 +3,21 @@
 // A graph runs only for a section whose calls are, byte for byte, those it was captured from: the same ops in
 // the same order on the same addresses, shapes and settings. So nothing that changes can make a graph wrong;
 // it is only not used then. First seen, a section is issued call by call (which also prepares what may not be
-// prepared during a capture) and remembered by its hash; seen again, it is captured.
+// prepared during a capture) and remembered by its hash; seen again, it is captured. Where CUDA refuses to
+// make a graph, sections that have none are issued call by call from then on.
 #pragma once
 
 #include <cuda_runtime_api.h>
 
 #include <cstddef>
 #include <cstdint>
-#include <functional>
+#include <list>
 #include <memory>
-#include <span>
 #include <unordered_map>
 #include <vector>
 
+#include "cuda/graphs/call_bytes.h"
+#include "cuda/graphs/call_list.h"
 #include "cuda/graphs/graph.h"
 #include "cuda/graphs/recent_hashes.h"
 #include "trainctl/device/captured_error.h"
@@ -35,9 +37,13 @@ class SectionGraphs {
 
     static constexpr std::size_t fewest_calls = 3;
 
-    // `call`: everything the call depends on, as bytes. `issue` issues it; what it refers to stays until
-    // then.
-    void gather(std::span<const std::byte> call, std::function<void()> issue);
+    // `issue` issues the call; what it refers to stays until then. `depends`: everything the call depends on,
+    // the kind of call first.
+    template <class Issue, class... Values>
+    void gather(const Issue& issue, const Values&... depends) {
+        CallBytes(gathered_.bytes).put_all(depends...);
+        gathered_.calls.add(issue);
+    }
     // Ends the section: hands what was gathered to the stream. Throws what a call throws; the rest of the
     // section is dropped then.
     void flush();
@@ -49,30 +55,32 @@ class SectionGraphs {
 
   private:
     using Bytes = std::vector<std::byte>;
-    struct BytesHash {
-        std::size_t operator()(const Bytes& bytes) const;
-    };
     struct Section {
         Bytes bytes;
-        std::vector<std::function<void()>> calls;
+        CallList calls;
 
-        void issue() const;
         void clear();
     };
     struct Kept {
+        Bytes bytes;
+        std::uint64_t hash = 0;  // of them
         std::unique_ptr<Graph> graph;
         std::uint64_t used = 0;  // number of the section that used it last
     };
 
     void run(const Section& section);
+    // The section's graph, made if it is time to; nullptr: there is none.
+    const Graph* graph_of(const Section& section);
+    const Graph* capture(const Section& section, std::uint64_t hash);
     // Whether there is room for one more graph, after dropping one that has not been used for long.
     bool make_room();
 
     cudaStream_t stream_;
     std::size_t most_graphs_;
     Section gathered_;
-    Section flushed_;  // empty but while it is issued; keeps its memory
-    std::unordered_map<Bytes, Kept, BytesHash> graphs_;
+    Section flushed_;         // empty but while it is issued; keeps its memory
+    std::list<Kept> graphs_;  // used last first
+    std::unordered_map<std::uint64_t, std::list<Kept>::iterator> known_;  // by hash
     RecentHashes seen_;
     std::shared_ptr<const CapturedError> failure_;  // not told yet
     std::uint64_t sections_ = 0;

@@ -21,6 +21,7 @@ class CudaOps final : public OpsBackend {
         return {matmul_, norm_, attention_, elementwise_, embedding_, loss_, optimizer_};
     }
     [[nodiscard]] ProductPlans* product_plans() override { return &plans_; }
+    [[nodiscard]] const cuda::Products& products() const { return products_; }
 
   private:
     cuda::Products products_;
@@ -41,7 +42,8 @@ std::unique_ptr<OpsBackend> make_cuda_ops(Device& device, F32Products f32) {
     invariant(cuda_device != nullptr, "cuda ops need a cuda device");
     auto ops = std::make_unique<CudaOps>(device, f32);
     if (cuda_device->graphs() == CudaGraphs::Off) return ops;
-    return cuda::make_gathering_ops(std::move(ops));
+    const cuda::Products& products = ops->products();
+    return cuda::make_gathering_ops(std::move(ops), products);
 }
 
 }  // namespace trainctl

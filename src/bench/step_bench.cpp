@@ -89,7 +89,7 @@ StepBenchResult bench_step(Rank& rank, const JobSpec& job, Clock& clock, const S
             steps.push_back(take_step());
             if (const auto after = graph_use(rank.device); after && before) {
                 result.graphs = CudaGraphUse{after->replayed - before->replayed,
-                                             after->issued - before->issued, after->captured};
+                                             after->issued - before->issued, after->captured, after->refusal};
             }
             step_times.push_back(steps.back().seconds);
         }

@@ -300,7 +300,8 @@ Exit train_run(RankContext& context, const JobSpec& job, const TrainOptions& opt
     if (resumed.report.outcome == LoadOutcome::StartFresh) training->state().initialise(job.seed);
     if (first_rank && options.profile)
         warn_passed_steps(context.log, *options.profile, resumed.progress.step);
-    GraphReport graphs(first_rank ? made.accelerator.get() : nullptr, context.log);
+    GraphReport graphs(made.accelerator.get(), first_rank ? GraphNews::Everything : GraphNews::Refusals,
+                       context.log);
     const std::unique_ptr<StepObserver> observer =
         first_rank ? make_train_observer(files, join_path(layout.root(), "metrics.jsonl"), job, context.log)
                    : make_silent_observer();

@@ -45,19 +45,19 @@ class Lines final : public Log {
 TEST_CASE("the use of CUDA graphs is said when it has settled, and at the end", "[cli]") {
     Gpu gpu(CudaGraphs::On);
     Lines log;
-    GraphReport report(&gpu, log);
-    gpu.use = {0, 25, 0};
+    GraphReport report(&gpu, GraphNews::Everything, log);
+    gpu.use = {0, 25, 0, {}};
     report.step_closed(1);
-    gpu.use = {20, 30, 20};
+    gpu.use = {20, 30, 20, {}};
     report.step_closed(2);
-    gpu.use = {40, 35, 21};
+    gpu.use = {40, 35, 21, {}};
     report.step_closed(3);
-    gpu.use = {61, 41, 21};
+    gpu.use = {61, 41, 21, {}};
     report.step_closed(4);
     REQUIRE(log.lines.size() == 1);
     CHECK(log.lines[0] ==
           "cuda graphs: 21 sections of a step are replayed, 6 are issued call by call; 21 graphs kept");
-    gpu.use = {82, 47, 21};
+    gpu.use = {82, 47, 21, {}};
     report.step_closed(5);
     report.finish();
     REQUIRE(log.lines.size() == 2);
@@ -68,17 +68,36 @@ TEST_CASE("CUDA graphs that replayed nothing are a warning; no graphs, no words"
     Lines log;
     Gpu gpu(CudaGraphs::On);
     gpu.use.issued = 25;
-    GraphReport(&gpu, log).finish();
+    GraphReport(&gpu, GraphNews::Everything, log).finish();
     REQUIRE(log.lines.size() == 1);
     CHECK_THAT(log.lines[0], Catch::StartsWith("warning: ") && Catch::Contains("0 of 25 sections"));
     Gpu off(CudaGraphs::Off);
     for (const CudaDevice* device :
          {static_cast<const CudaDevice*>(nullptr), static_cast<const CudaDevice*>(&off)}) {
-        GraphReport report(device, log);
+        GraphReport report(device, GraphNews::Everything, log);
         for (int step = 1; step < 6; ++step) report.step_closed(step);
         report.finish();
     }
     CHECK(log.lines.size() == 1);
+}
+
+TEST_CASE("a graph that CUDA refuses is told once, by every rank that meets it", "[cli]") {
+    for (const GraphNews news : {GraphNews::Everything, GraphNews::Refusals}) {
+        Gpu gpu(CudaGraphs::On);
+        Lines log;
+        GraphReport report(&gpu, news, log);
+        for (int step = 1; step < 9; ++step) {
+            gpu.use.replayed += 20;
+            if (step >= 6) gpu.use.refusal = "cudaErrorMemoryAllocation: out of memory";
+            report.step_closed(step);
+        }
+        report.finish();
+        REQUIRE(log.lines.size() == (news == GraphNews::Everything ? 3 : 1));
+        const std::string& warning = log.lines[news == GraphNews::Everything ? 1 : 0];
+        CHECK_THAT(warning, Catch::StartsWith("warning: ") &&
+                                Catch::Contains("cudaErrorMemoryAllocation: out of memory") &&
+                                Catch::Contains("device.cuda_graphs"));
+    }
 }
 
 }  // namespace trainctl

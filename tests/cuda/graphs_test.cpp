@@ -6,6 +6,7 @@
 #include "support/catch.h"
 #include "trainctl/base/error.h"
 #include "trainctl/ops/backends.h"
+#include "trainctl/ops/product_plans.h"
 
 namespace trainctl::cuda_test {
 namespace {
@@ -114,6 +115,33 @@ TEST_CASE("cuda graphs: another address, shape or setting is another section", "
     CHECK(losses(64, 0.5F) == 4);
     CHECK(losses(64, 1.0F) == 5);
     on.stream->synchronize();
+}
+
+TEST_CASE("cuda graphs: a product that runs by another plan is another section", "[cuda]") {
+    Gathering on(5);
+    const Buffer x = on.vector(3.0F);
+    const Buffer w = on.vector(0.5F);
+    const Buffer y = on.vector();
+    const Buffer scratch = on.device->allocate(
+        on.backend->ops().matmul.scratch_bytes(MatmulKind::Forward, 64, 64, 64, DType::F32), Memory::Device,
+        "workspace");
+    const TensorView workspace = scratch.view(Shape{static_cast<std::int64_t>(scratch.bytes())}, DType::U8);
+    const auto matrix = [](const Buffer& buffer) { return buffer.view(Shape{64, 64}, DType::F32); };
+    const auto replayed = [&] {
+        for (int call = 0; call < 3; ++call)
+            on.backend->ops().matmul.forward(*on.stream, matrix(y), matrix(x), matrix(w), {}, workspace);
+        on.stream->flush();
+        return on.use().replayed;
+    };
+    replayed();
+    CHECK(replayed() == 1);
+    CHECK(replayed() == 2);
+    ProductPlans& plans = *on.backend->product_plans();
+    const Product product{MatmulKind::Forward, 64, 64, 64, DType::F32, DType::F32};
+    REQUIRE(plans.adopt(product, plans.algorithm(product)));
+    CHECK(replayed() == 2);
+    CHECK(replayed() == 3);
+    CHECK(on.value(y) == 96.0F);
 }
 
 TEST_CASE("cuda graphs: what was gathered comes before copies, events and memory that goes away", "[cuda]") {

@@ -51,11 +51,21 @@ cudaError_t cudaGraphInstantiate(cudaGraphExec_t* executable, cudaGraph_t graph,
     if (found == device.graphs.end() || flags != 0) return cudaErrorInvalidValue;
     if (const cudaError_t refused = device.refuse_in_capture("cudaGraphInstantiate"); refused != cudaSuccess)
         return refused;
+    if (device.executables.size() >= this_machine()->options.most_graphs) return cudaErrorMemoryAllocation;
     auto made = std::make_unique<EmulatedGraph>();
     made->nodes = found->second;
     *executable = reinterpret_cast<cudaGraphExec_t>(made.get());
     device.executables.emplace(*executable, std::move(made));
     return cudaSuccess;
+}
+
+// What a launch would else do first.
+cudaError_t cudaGraphUpload(cudaGraphExec_t executable, cudaStream_t stream) {
+    EmulatedDevice& device = this_device();
+    const std::scoped_lock lock(device.mutex);
+    if (device.executables.count(executable) == 0 || device.find(stream) == nullptr)
+        return cudaErrorInvalidValue;
+    return device.refuse_in_capture("cudaGraphUpload");
 }
 
 cudaError_t cudaGraphDestroy(cudaGraph_t graph) {

@@ -12,8 +12,8 @@ namespace {
 using cuda::SectionGraphs;
 
 struct OneStream {
-    OneStream() {
-        start_machine({.devices = 1, .seed = 1});
+    explicit OneStream(std::size_t most_graphs = SIZE_MAX) {
+        start_machine({.devices = 1, .seed = 1, .most_graphs = most_graphs});
         cuda::check(cudaStreamCreateWithPriority(&stream, cudaStreamNonBlocking, 0), "cudaStreamCreate");
     }
     ~OneStream() { static_cast<void>(cudaStreamDestroy(stream)); }
@@ -25,11 +25,11 @@ struct OneStream {
 // A section of three calls that add one, three and five times `amount`.
 void gather(SectionGraphs& sections, cudaStream_t stream, int& sum, int amount) {
     for (const int times : {1, 3, 5}) {
-        const int bytes = amount * 10 + times;
-        sections.gather(std::as_bytes(std::span(&bytes, 1)), [&sum, stream, amount, times] {
+        const auto issue = [&sum, stream, amount, times] {
             cuda::check(enqueue_work(stream, [&sum, amount, times] { sum += amount * times; }),
                         "enqueue_work");
-        });
+        };
+        sections.gather(issue, amount, times);
     }
     sections.flush();
 }
@@ -47,12 +47,38 @@ TEST_CASE("graphs: no more are kept than allowed, and those in turn do not push 
         CHECK(sections.use().replayed == 2 * 5);
         CHECK(sections.use().issued == 3 + 5);
         CHECK(graph_counts().alive == 2);
-        // Those of old are let go when something else has taken their place for long.
+        // The one that has not been used for longest is let go when something else has taken its place for
+        // long.
+        gather(sections, one.stream, sum, 1);
         for (int round = 0; round < 20; ++round) gather(sections, one.stream, sum, 4);
         CHECK(sections.use().captured == 3);
         CHECK(graph_counts().alive == 2);
+        const std::uint64_t replayed = sections.use().replayed;
+        gather(sections, one.stream, sum, 1);
+        CHECK(sections.use().captured == 3);
+        CHECK(sections.use().replayed == replayed + 1);
+        gather(sections, one.stream, sum, 2);
+        CHECK(sections.use().replayed == replayed + 1);
         CHECK(cudaStreamSynchronize(one.stream) == cudaSuccess);
-        CHECK(sum == 9 * (6 * (1 + 2 + 3) + 20 * 4));
+        CHECK(sum == 9 * (6 * (1 + 2 + 3) + 1 + 20 * 4 + 1 + 2));
+    }
+    CHECK(graph_counts().alive == 0);
+    CHECK(machine_fault().empty());
+}
+
+TEST_CASE("graphs: without memory for another one its calls are issued, and the others go on", "[cuda]") {
+    OneStream one(1);
+    {
+        SectionGraphs sections(one.stream);
+        int sum = 0;
+        for (int round = 0; round < 5; ++round)
+            for (const int amount : {1, 2, 3}) gather(sections, one.stream, sum, amount);
+        CHECK(cudaStreamSynchronize(one.stream) == cudaSuccess);
+        CHECK(sum == 9 * 5 * (1 + 2 + 3));
+        CHECK(sections.use().captured == 1);
+        CHECK(sections.use().replayed == 4);
+        CHECK(sections.use().issued == 1 + 5 + 5);
+        CHECK_THAT(sections.use().refusal, Catch::Contains("cudaErrorMemoryAllocation"));
     }
     CHECK(graph_counts().alive == 0);
     CHECK(machine_fault().empty());
@@ -65,10 +91,11 @@ TEST_CASE("graphs: a call that fails while it is captured is thrown, and the cap
     bool fails = false;
     const auto section = [&] {
         for (int call = 0; call < 3; ++call) {
-            sections.gather(std::as_bytes(std::span(&call, 1)), [&] {
+            const auto issue = [&] {
                 if (fails) fail(Exit::Internal, "swiglu_forward: planted");
                 cuda::check(enqueue_work(one.stream, [&sum] { ++sum; }), "enqueue_work");
-            });
+            };
+            sections.gather(issue, call);
         }
         sections.flush();
     };

@@ -42,6 +42,7 @@ struct MachineOptions {
     EventClock clock = EventClock::Steady;
     std::vector<std::string> names = {};  // of the devices, by index; those beyond share a name
     std::size_t newer_blas = 0;           // added to the version that cuBLASLt's headers have
+    std::size_t most_graphs = SIZE_MAX;   // executable ones that each device has memory for
 };
 
 // Forgets every device, stream, event and allocation and starts anew. Nothing of the old machine may be in

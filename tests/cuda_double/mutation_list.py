@@ -37,6 +37,8 @@ DIFFERENCES = ("cuda: a difference of one bit is seen wherever it lies",)
 STAGED = ("cuda messages through host memory give every rank its part",)
 GRAPH_KEYS = ("cuda graphs: another address, shape or setting is another section",)
 GRAPH_EDGES = ("cuda graphs: what was gathered comes before copies, events and memory that goes away",)
+GRAPH_ROOM = ("graphs: no more are kept than allowed, and those in turn do not push each other out",)
+GRAPH_REFUSED = ("graphs: without memory for another one its calls are issued, and the others go on",)
 FORWARD = "cuda/kernels/attention_forward.cu"
 BACKWARD = "cuda/kernels/attention_backward.cu"
 F32 = "cuda/kernels/attention_f32.cu"
@@ -653,6 +655,30 @@ GRAPH_MUTATIONS = [
         GRAPH_KEYS, unit="cuda/graphs/gathering_ops.cpp",
     ),
     Mutation(
+        "a product replayed by a plan that was replaced", "cuda/graphs/gathering_ops.cpp",
+        "op, products_->changes(), arguments...",
+        "op, arguments...",
+        ("cuda graphs: a product that runs by another plan is another section",), quick=True,
+    ),
+    Mutation(
+        "a section lost because its graph was refused", "cuda/graphs/section_graphs.cpp",
+        "    section.calls.make_all();\n    ++use_.issued;\n",
+        "    if (use_.refusal.empty()) section.calls.make_all();\n    ++use_.issued;\n",
+        GRAPH_REFUSED, quick=True,
+    ),
+    Mutation(
+        "a graph in use taken for one of old", "cuda/graphs/section_graphs.cpp",
+        "    graphs_.splice(graphs_.begin(), graphs_, kept);\n",
+        "",
+        GRAPH_ROOM,
+    ),
+    Mutation(
+        "calls that lie over each other", "cuda/graphs/call_list.h",
+        "(memory_.size() + alignment - 1) / alignment * alignment",
+        "0",
+        ("cuda graphs: a section is issued, then captured, then replayed",), unit="cuda/graphs/gathering_ops.cpp",
+    ),
+    Mutation(
         "an event recorded before what was gathered", "cuda/device.cpp",
         '        flush();\n        check(cudaEventRecord(',
         '        check(cudaEventRecord(',
@@ -686,7 +712,7 @@ GRAPH_MUTATIONS = [
         "a graph let go while it runs", "cuda/graphs/section_graphs.cpp",
         '    check(cudaStreamSynchronize(stream_), "cudaStreamSynchronize");  // it may be running\n',
         "",
-        ("graphs: no more are kept than allowed, and those in turn do not push each other out",),
+        GRAPH_ROOM,
     ),
     Mutation(
         "a capture left open", "cuda/graphs/graph.cpp",

@@ -37,6 +37,7 @@ struct CudaGraphUse {
     std::uint64_t replayed = 0;  // sections that ran as graphs
     std::uint64_t issued = 0;    // sections whose calls were issued one by one
     std::uint64_t captured = 0;  // graphs made
+    std::string refusal;         // why no more are made: what CUDA said to the last; empty: they are
 };
 
 class CudaDevice : public Device {
