@@ -5,9 +5,10 @@
 namespace trainctl {
 namespace {
 
-void tune(RankContext& context, Rank& rank, ProductPlans& plans, const std::vector<Product>& products) {
-    const TunedProducts tuned =
-        tune_products(context.world.control(), plans, products, {}, *rank.compute, context.invocation.clock);
+void tune(RankContext& context, Rank& rank, ProductPlans& plans, const std::vector<Product>& products,
+          TuningLimits limits) {
+    const TunedProducts tuned = tune_products(context.world.control(), plans, products, {}, *rank.compute,
+                                              context.invocation.clock, limits);
     if (context.world.rank() == 0) log_tuning(context.log, tuned, {});
 }
 
@@ -18,13 +19,14 @@ void tune_products(RankContext& context, Rank& rank, const JobSpec& job, const R
     if (plans == nullptr || !job.device.tune_products) return;
     const DryPass pass =
         dry_pass(job, rank.mesh.shape, rank.mesh.place, batch_layout(job, rank.mesh), rank.backend->ops());
-    if (run == nullptr) return tune(context, rank, *plans, pass.products);
+    const TuningLimits limits = tuning_limits(job.communication.timeout_s);
+    if (run == nullptr) return tune(context, rank, *plans, pass.products, limits);
     tune_products_of_run(context.world.control(), *plans, pass.products, context.invocation.files, *run,
-                         *rank.compute, context.invocation.clock, context.log);
+                         *rank.compute, context.invocation.clock, context.log, limits);
 }
 
 void tune_products(RankContext& context, Rank& rank, const std::vector<Product>& products) {
-    if (ProductPlans* plans = rank.backend->product_plans()) tune(context, rank, *plans, products);
+    if (ProductPlans* plans = rank.backend->product_plans()) tune(context, rank, *plans, products, {});
 }
 
 }  // namespace trainctl

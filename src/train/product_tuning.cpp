@@ -84,75 +84,96 @@ std::string merged(const std::vector<std::string>& answers) {
     return to_text(all);
 }
 
+// Who tunes for a kind of device: the lowest rank that has one.
+int speaker_for(RankLink& link, const std::string& device) {
+    std::istringstream devices(agree(
+        link, [&] { return device; },
+        [](const std::vector<std::string>& all) { return fmt::format("{}", fmt::join(all, "\n")); }));
+    int speaker = 0;
+    for (std::string other; std::getline(devices, other) && other != device;) ++speaker;
+    return speaker;
+}
+
+// What all ranks need, with what is known of it (at rank 0).
+std::vector<ProductChoice> needed_by_all(RankLink& link, const std::string& device,
+                                         const std::vector<Product>& mine,
+                                         const std::vector<ProductChoice>& known) {
+    const auto mine_as_text = [&] {
+        std::vector<ProductChoice> needs;
+        needs.reserve(mine.size());
+        for (const Product& product : mine) needs.push_back({device, to_string(product), {}});
+        return to_text(needs);
+    };
+    const auto together = [&](const std::vector<std::string>& answers) {
+        const Table before = table_of(known);
+        Table needs;
+        for (const std::string& answer : answers) {
+            for (const ProductChoice& need : received(answer)) {
+                const auto found = before.find({need.device, need.product});
+                needs[{need.device, need.product}] = found == before.end() ? "" : found->second;
+            }
+        }
+        return to_text(choices_of(needs));
+    };
+    return received(agree(link, mine_as_text, together));
+}
+
+// What is needed of this rank's kind of device, taken over where it is known and tuned where not.
+TunedProducts take_over_or_tune(ProductPlans& plans, const std::vector<ProductChoice>& needed, Stream& stream,
+                                Clock& clock, TuningLimits limits) {
+    TunedProducts own;
+    std::vector<Product> unknown;
+    for (const ProductChoice& need : needed) {
+        if (need.device != plans.identity()) continue;
+        own.choices.push_back(need);
+        const Product product = product_of(need.product);
+        if (need.algorithm.empty() || !plans.adopt(product, need.algorithm)) unknown.push_back(product);
+    }
+    own.known = static_cast<int>(own.choices.size() - unknown.size());
+    if (!unknown.empty()) own.report = plans.tune(unknown, stream, clock, limits);
+    for (ProductChoice& choice : own.choices) choice.algorithm = plans.algorithm(product_of(choice.product));
+    return own;
+}
+
+void adopt_all(ProductPlans& plans, const std::vector<Product>& mine, const TunedProducts& tuned,
+               int speaker) {
+    const std::string device = plans.identity();
+    const Table table = table_of(tuned.choices);
+    for (const Product& product : mine) {
+        if (plans.adopt(product, table.at({device, to_string(product)}))) continue;
+        fail(Exit::Resource,
+             fmt::format("rank {} chose an algorithm for the matrix product '{}' that cuBLASLt refuses "
+                         "here, though device and library are the same ({}); set device.tune_products "
+                         "= false",
+                         speaker, to_string(product), device));
+    }
+}
+
 }  // namespace
+
+TuningLimits tuning_limits(double timeout_s) {
+    TuningLimits limits;
+    limits.seconds = std::min(limits.seconds, timeout_s / 2.0);
+    return limits;
+}
 
 TunedProducts tune_products(RankLink& link, ProductPlans& plans, const std::vector<Product>& mine,
                             const std::vector<ProductChoice>& known, Stream& stream, Clock& clock,
                             TuningLimits limits) {
-    const std::string device = plans.identity();
-    std::istringstream devices(agree(
-        link, [&] { return std::string(device); },
-        [](const std::vector<std::string>& all) { return fmt::format("{}", fmt::join(all, "\n")); }));
-    int speaker = 0;  // the lowest rank with such a device
-    for (std::string other; std::getline(devices, other) && other != device;) ++speaker;
-
-    // What all ranks need, with what is known of it.
-    const std::string needed = agree(
-        link,
-        [&] {
-            std::vector<ProductChoice> needs;
-            needs.reserve(mine.size());
-            for (const Product& product : mine) needs.push_back({device, to_string(product), {}});
-            return to_text(needs);
-        },
-        [&](const std::vector<std::string>& answers) {
-            const Table before = table_of(known);
-            Table needs;
-            for (const std::string& answer : answers) {
-                for (const ProductChoice& need : received(answer)) {
-                    const auto found = before.find({need.device, need.product});
-                    needs[{need.device, need.product}] = found == before.end() ? "" : found->second;
-                }
-            }
-            return to_text(choices_of(needs));
-        });
-    TunedProducts tuned = parse_tuned(agree(
-        link,
-        [&] {
-            if (link.rank() != speaker) return std::string();
-            TunedProducts own;
-            std::vector<Product> unknown;
-            for (const ProductChoice& need : received(needed)) {
-                if (need.device != device) continue;
-                own.choices.push_back(need);
-                const Product product = product_of(need.product);
-                if (need.algorithm.empty() || !plans.adopt(product, need.algorithm))
-                    unknown.push_back(product);
-            }
-            own.known = static_cast<int>(own.choices.size() - unknown.size());
-            if (!unknown.empty()) own.report = plans.tune(unknown, stream, clock, limits);
-            for (ProductChoice& choice : own.choices)
-                choice.algorithm = plans.algorithm(product_of(choice.product));
-            return to_text(own);
-        },
-        merged));
-    agree(link, [&] {
-        const Table table = table_of(tuned.choices);
-        for (const Product& product : mine) {
-            if (plans.adopt(product, table.at({device, to_string(product)}))) continue;
-            fail(Exit::Resource,
-                 fmt::format("rank {} chose an algorithm for the matrix product '{}' that cuBLASLt refuses "
-                             "here, though device and library are the same ({}); set device.tune_products "
-                             "= false",
-                             speaker, to_string(product), device));
-        }
-    });
+    const int speaker = speaker_for(link, plans.identity());
+    const std::vector<ProductChoice> needed = needed_by_all(link, plans.identity(), mine, known);
+    const auto speak = [&] {
+        return link.rank() == speaker ? to_text(take_over_or_tune(plans, needed, stream, clock, limits))
+                                      : std::string();
+    };
+    TunedProducts tuned = parse_tuned(agree(link, speak, merged));
+    agree(link, [&] { adopt_all(plans, mine, tuned, speaker); });
     return tuned;
 }
 
 TunedProducts tune_products_of_run(RankLink& link, ProductPlans& plans, const std::vector<Product>& mine,
                                    FileSystem& files, const RunLayout& layout, Stream& stream, Clock& clock,
-                                   Log& log) {
+                                   Log& log, TuningLimits limits) {
     const std::string path = layout.product_choices();
     ProductChoices stored;
     at_rank_0(link, [&] {
@@ -161,7 +182,7 @@ TunedProducts tune_products_of_run(RankLink& link, ProductPlans& plans, const st
         log.warn(fmt::format("{}: {}; what is missing is tuned again, and may round differently from here on",
                              path, stored.damage));
     });
-    TunedProducts tuned = tune_products(link, plans, mine, stored.choices, stream, clock);
+    TunedProducts tuned = tune_products(link, plans, mine, stored.choices, stream, clock, limits);
     at_rank_0(link, [&] {
         Table all = table_of(stored.choices);
         for (const auto& [key, algorithm] : table_of(tuned.choices)) all[key] = algorithm;

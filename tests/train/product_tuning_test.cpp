@@ -1,6 +1,7 @@
 // How ranks come to one table of choices, on plans that only remember.
 #include "trainctl/train/product_tuning.h"
 
+#include <array>
 #include <map>
 #include <mutex>
 #include <set>
@@ -29,8 +30,9 @@ class RememberingPlans final : public ProductPlans {
         for (const Product& product : products) in_use.try_emplace(product, "first");
     }
     TuningReport tune(const std::vector<Product>& products, Stream& /*stream*/, Clock& /*clock*/,
-                      TuningLimits /*limits*/) override {
+                      TuningLimits limits) override {
         TuningReport report;
+        limit_s = limits.seconds;
         for (const Product& product : products) {
             in_use[product] = "best-" + std::to_string(product.m);
             tuned.push_back(product.m);
@@ -52,6 +54,7 @@ class RememberingPlans final : public ProductPlans {
 
     std::map<Product, std::string> in_use;
     std::vector<std::int64_t> tuned;
+    double limit_s = 0.0;
 
   private:
     std::string identity_;
@@ -130,6 +133,24 @@ TEST_CASE("known choices are taken over, those of other devices are not, and ref
     run(ranks, ranks[0].result.choices);
     CHECK(ranks[0].tuned.empty());
     CHECK(describe(ranks[0].result) == "4 matrix products as chosen before");
+}
+
+TEST_CASE("whoever tunes ends before the ranks that wait for it give up") {
+    CHECK(tuning_limits(1800.0).seconds == TuningLimits{}.seconds);
+    CHECK(tuning_limits(10.0).seconds == 5.0);
+    MemoryFileSystem files;
+    std::array<double, 2> limits{};
+    run_linked_ranks(2, RankOrder::Concurrent, [&](RankLink& link) {
+        RememberingPlans plans(link.rank() == 0 ? "A" : "B", {});
+        ManualClock clock;
+        DescriptorLog log(-1, LogLevel::Error, {});
+        const auto device = make_sim_device({});
+        const auto stream = device->make_stream("compute", StreamRole::Compute);
+        tune_products_of_run(link, plans, {sized(1)}, files, RunLayout("run"), *stream, clock, log,
+                             tuning_limits(10.0));
+        limits[static_cast<std::size_t>(link.rank())] = plans.limit_s;
+    });
+    CHECK(limits == std::array<double, 2>{5.0, 5.0});
 }
 
 TEST_CASE("a rank that cannot run what was chosen for its kind of device ends the start of all") {

@@ -19,6 +19,10 @@ struct TunedProducts {
     TuningReport report;                 // of all devices together; seconds: the longest
 };
 
+// What a rank may take while others wait for its choices for `timeout_s` at most
+// (communication.timeout_s): half of that, since operands are made and the last product is finished besides.
+TuningLimits tuning_limits(double timeout_s);
+
 // Collective. `mine`: the products of this rank's part of the model. `known`, at rank 0: choices of an
 // earlier start. What is not known for a kind of device (ProductPlans::identity), or is refused by its
 // library, is tuned by the lowest rank that has one. Every rank's plans are ready afterwards.
@@ -30,7 +34,7 @@ TunedProducts tune_products(RankLink& link, ProductPlans& plans, const std::vect
 // choices there. A damaged file is a warning; what it lacks is tuned again.
 TunedProducts tune_products_of_run(RankLink& link, ProductPlans& plans, const std::vector<Product>& mine,
                                    FileSystem& files, const RunLayout& layout, Stream& stream, Clock& clock,
-                                   Log& log);
+                                   Log& log, TuningLimits limits = {});
 
 // "14 matrix products tuned in 3.2 s (9 other than the library's first, best gain 12 %)"
 std::string describe(const TunedProducts& tuned);
