@@ -8,6 +8,7 @@
 #include "checkpoint/dtype_names.h"
 #include "checkpoint/payload_reader.h"
 #include "checkpoint/save_messages.h"
+#include "checkpoint/staged_read.h"
 #include "trainctl/base/error.h"
 #include "trainctl/checkpoint/agree.h"
 #include "trainctl/checkpoint/checkpoint_store.h"
@@ -94,18 +95,23 @@ std::optional<std::uint64_t> check_hashes(const Manifest& manifest,
 // One rank's part: "+" and its hashes, or "-" and why the checkpoint is bad. Throws if no older one could be
 // better.
 std::string load_part(FileSystem& files, const std::string& root, const Manifest& manifest,
-                      std::span<const NamedSlice> wanted, const RankLink& link) {
+                      const LoadRequest& load, const RankLink& link) {
+    const std::vector<NamedSlice>& wanted = load.wanted;
     require_available(manifest, wanted);
+    std::vector<std::uint64_t> hashes;
     try {
-        read_slices(files, join_path(root, manifest.directory), manifest, wanted);
+        hashes = read_wanted(wanted, load.through, [&](std::span<const NamedSlice> part) {
+            read_slices(files, join_path(root, manifest.directory), manifest, part);
+        });
     } catch (const Error& error) {
         const std::string host = link.host().empty() ? "" : " " + link.host();
         return fmt::format("-[rank {}{}] {}", link.rank(), host, error.what());
     }
     std::vector<LoadedSlice> loaded;
-    for (const NamedSlice& slice : wanted) {
+    for (std::size_t i = 0; i < wanted.size(); ++i) {
+        const NamedSlice& slice = wanted[i];
         if (slice.flat.size() == 0) continue;
-        loaded.push_back({slice.name, slice.global, slice.box, slice.flat, slice_hash(slice)});
+        loaded.push_back({slice.name, slice.global, slice.box, slice.flat, hashes[i]});
     }
     return "+" + loaded_text(loaded);
 }
@@ -157,7 +163,7 @@ LoadReport CheckpointStore::load_candidates(
     while (order.front() == kind_candidate) {
         report.manifest = parse_manifest(std::string_view(order).substr(1), "MANIFEST sent by rank 0");
         const Manifest& manifest = report.manifest;
-        const auto work = [&] { return load_part(files_, settings_.root, manifest, load.wanted, link); };
+        const auto work = [&] { return load_part(files_, settings_.root, manifest, load, link); };
         const auto judge = [&](const std::vector<std::string>& answers) -> std::string {
             std::string problem = first_problem(answers);
             try {

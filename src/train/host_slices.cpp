@@ -1,5 +1,7 @@
 #include "trainctl/train/host_slices.h"
 
+#include <algorithm>
+
 namespace trainctl {
 namespace {
 
@@ -12,7 +14,7 @@ std::size_t rounded(std::size_t bytes) { return (bytes + grain - 1) / grain * gr
 std::size_t staging_bytes(const std::vector<NamedSlice>& slices) {
     std::size_t bytes = 0;
     for (const NamedSlice& slice : slices) bytes += rounded(slice.view.bytes());
-    return bytes;
+    return std::max(bytes, grain);
 }
 
 std::vector<NamedSlice> staged_at(std::byte* staging, std::vector<NamedSlice> slices) {
@@ -21,6 +23,17 @@ std::vector<NamedSlice> staged_at(std::byte* staging, std::vector<NamedSlice> sl
         staging += rounded(slice.view.bytes());
     }
     return slices;
+}
+
+LoadThrough load_into(Device& device, Stream& stream, const std::vector<NamedSlice>& slices,
+                      std::span<std::byte> staging) {
+    if (device.info().memory == DeviceMemoryKind::Host) return {};
+    return {staging, [&](std::span<const StagedPart> parts) {
+                for (const StagedPart& part : parts)
+                    device.copy(stream, slices[part.slice].view.data + part.begin, part.bytes.data(),
+                                part.bytes.size());
+                stream.synchronize();
+            }};
 }
 
 HostSlices::HostSlices(Device& device, Stream& stream, std::vector<NamedSlice> slices)
@@ -33,12 +46,6 @@ HostSlices::HostSlices(Device& device, Stream& stream, std::vector<NamedSlice> s
 void HostSlices::download() {
     for (std::size_t i = 0; i < slices_.size() && copies_.bytes() > 0; ++i)
         device_.copy(stream_, host_[i].view.data, slices_[i].view.data, slices_[i].view.bytes());
-    stream_.synchronize();
-}
-
-void HostSlices::upload() {
-    for (std::size_t i = 0; i < slices_.size() && copies_.bytes() > 0; ++i)
-        device_.copy(stream_, slices_[i].view.data, host_[i].view.data, slices_[i].view.bytes());
     stream_.synchronize();
 }
 

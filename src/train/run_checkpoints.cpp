@@ -205,8 +205,8 @@ RunCheckpoints::Resumed RunCheckpoints::resume(const ResumeRequest& request, Run
                                                const std::function<void(const Manifest&)>& accept) {
     LoadRequest wanted;
     wanted.accept = accept;
-    HostSlices loaded(rank_.device, *rank_.compute, training_.state().load_slices());
-    wanted.wanted = loaded.host();
+    wanted.wanted = training_.state().load_slices();
+    wanted.through = load_into(rank_.device, *rank_.compute, wanted.wanted, state_.staging());
     Progress required;
     required.loss_scale = LossScaler(training_.job().precision).start({});
     for (const auto& [name, value] : to_counters(required)) wanted.required_counters.push_back(name);
@@ -216,7 +216,6 @@ RunCheckpoints::Resumed RunCheckpoints::resume(const ResumeRequest& request, Run
         log_.info(resumed.report.text);
     }
     if (resumed.report.outcome == LoadOutcome::StartFresh) return resumed;
-    loaded.upload();
     training_.state().loaded();
     if (rank_.world.rank() == 0 && resumed.report.manifest.health != Health::Good)
         on_probation_.push_back({resumed.report.manifest.directory, 0});

@@ -76,6 +76,8 @@ TEST_CASE("a checkpoint of a cuda device holds its own step, whatever ran beside
         const TrainOutcome rest = train_on_cuda(setup, seed);
         CHECK(rest.steps.size() == 4);
         CHECK(rest.state == whole.state);
+        CHECK(whole.off_plan.empty());
+        CHECK(rest.off_plan.empty());  // a resume reads through the memory of saves
     }
 }
 

@@ -2,6 +2,7 @@
 #include "cuda/cuda_training.h"
 #include "cuda_double/machine.h"
 #include "support/catch.h"
+#include "support/memory_file_system.h"
 
 namespace trainctl::cuda_test {
 
@@ -66,6 +67,36 @@ TEST_CASE("emulated devices with graphs train to the bit as without", "[cuda]") 
         CHECK(found.state == wanted.state);
         CHECK(cuda_double::graph_counts().launched >= 3 * layout.graphs);  // of the five steps
         CHECK(cuda_double::graph_counts().alive == 0);
+    }
+}
+
+// In stage 0 a rank holds several times what it saves.
+TEST_CASE("emulated devices resume through the memory of their saves", "[cuda]") {
+    struct Layout {
+        int ranks;
+        std::int64_t pipeline, zero;
+    };
+    for (const Layout& layout : {Layout{4, 1, 0}, Layout{4, 2, 0}, Layout{2, 1, 3}}) {
+        test::MemoryFileSystem files;
+        TrainSetup setup = five_steps(Architecture::Gpt2, DType::BF16);
+        setup.job.steps = 3;
+        setup.job.checkpoint.interval_steps = 1;
+        setup.job.parallel.pipeline_parallel_size = layout.pipeline;
+        setup.job.memory.zero_stage = layout.zero;
+        setup.ranks = layout.ranks;
+        setup.files = &files;
+        setup.root = "checkpoints";
+        const TrainOutcome whole = train_on_cuda(setup, 2);
+        for (const std::string& name : files.list(setup.root))
+            if (parse_checkpoint_directory_name(name)->step != 1) files.erase(join_path(setup.root, name));
+        setup.resume = ResumeMode::Auto;
+        setup.attempt = 2;
+        const TrainOutcome rest = train_on_cuda(setup, 2);
+        CAPTURE(layout.ranks, layout.pipeline, layout.zero, rest.off_plan);
+        CHECK(rest.steps.size() == 2);
+        CHECK(rest.state == whole.state);
+        CHECK(rest.drifted.empty());
+        CHECK(rest.off_plan.empty());
     }
 }
 

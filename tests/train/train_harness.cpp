@@ -227,11 +227,11 @@ TrainOutcome train(const TrainSetup& setup) {
         }
         rank.communication->synchronize();
         rank.compute->synchronize();
+        const std::uint64_t planned = training.plan().device_bytes();
+        const MemoryUse use = rank.device.memory_use();
         HostSlices saved(rank.device, *rank.compute, training.state().state_slices());
         saved.download();
         collect(saved.host(), outcome.state, mutex);
-        const std::uint64_t planned = training.plan().device_bytes();
-        const MemoryUse use = rank.device.memory_use();
         // Host memory that messages outgrow lives on until the last of them has ended.
         const bool at_peak =
             rank.device.info().memory == DeviceMemoryKind::Host || planned == use.device_peak_bytes;
@@ -241,6 +241,14 @@ TrainOutcome train(const TrainSetup& setup) {
                                        std::to_string(use.device_bytes) + " bytes, at most " +
                                        std::to_string(use.device_peak_bytes) + ", planned " +
                                        std::to_string(planned));
+        }
+        // Of a device with memory of its own; what is the host's is counted with the rest.
+        const std::uint64_t most_pinned = training.plan().pinned_bytes + training.plan().staging_bytes;
+        if (rank.device.info().memory == DeviceMemoryKind::Own && use.pinned_peak_bytes > most_pinned) {
+            const std::lock_guard lock(mutex);
+            outcome.off_plan.push_back("rank " + std::to_string(world.rank()) + " pinned " +
+                                       std::to_string(use.pinned_peak_bytes) + " bytes, planned " +
+                                       std::to_string(most_pinned));
         }
         if (world.rank() == 0) {
             outcome.progress = trainer.progress();

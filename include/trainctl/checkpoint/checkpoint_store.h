@@ -16,6 +16,7 @@
 #include "trainctl/base/clock.h"
 #include "trainctl/base/file_system.h"
 #include "trainctl/base/result.h"
+#include "trainctl/checkpoint/load_through.h"
 #include "trainctl/checkpoint/resume.h"
 #include "trainctl/checkpoint/retention.h"
 #include "trainctl/checkpoint/scan.h"
@@ -58,6 +59,7 @@ struct LoadRequest {
     // Rank 0, before anything of a candidate is read: throws if this run may not continue from it. Ends the
     // load; an older candidate would be no better. Empty: any will do.
     std::function<void(const Manifest&)> accept = {};
+    LoadThrough through = {};  // where the host cannot write to `wanted`
 };
 
 enum class LoadOutcome { StartFresh, Loaded };

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <memory>
+#include <span>
 #include <vector>
 
 #include "trainctl/device/device.h"
@@ -34,6 +35,8 @@ class StateSnapshot {
 
     // The same names and places; the views are host memory.
     [[nodiscard]] const std::vector<NamedSlice>& host() const { return host_; }
+    // The staging memory, for others while no snapshot is being made or read; empty in place.
+    [[nodiscard]] std::span<std::byte> staging() const { return {staging_.data(), staging_.bytes()}; }
 
   private:
     Device& device_;
