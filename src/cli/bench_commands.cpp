@@ -133,7 +133,7 @@ void add_step(CLI::App& bench, Invocation& invocation) {
                 const RankOnDevice made =
                     make_rank(context, job.device, job.communication,
                               mesh_shape(job.parallel, context.world.size()), &job.model);
-                tune_products(context, *made.rank, job, nullptr);
+                tune_products(context, *made.rank, job);
                 const StepBenchResult result = bench_step(*made.rank, job, invocation.clock, options->bench);
                 if (context.world.rank() == 0) print_result(invocation, describe(result), to_json(result));
                 return Exit::Ok;

@@ -110,7 +110,7 @@ Exit smoke(RankContext& context, const SmokeCommandOptions& options, const RankS
     ParallelSpec parallel;
     const RankOnDevice made = make_rank(context, settings.device, settings.communication,
                                         mesh_shape(parallel, context.world.size()), nullptr);
-    tune_products(context, *made.rank, smoke_job(options.seed, context.world.size()), nullptr);
+    tune_products(context, *made.rank, smoke_job(options.seed, context.world.size()));
     const SmokeReport report =
         run_smoke(*made.rank, context.invocation.files, context.invocation.clock, context.log, smoke_options);
     line.finish();

@@ -73,18 +73,19 @@ void warn_unshared_directory(RankContext& context, RankLink& link, const std::st
     }
 }
 
-// Before anything is allocated or created: whether the ranks of each host fit into it.
-// One line for each memory that a rank takes from: numbers, then its name.
-void require_memory(RankContext& context, RankLink& link, const RankOnDevice& made, const JobSpec& job) {
-    const Rank& rank = *made.rank;
+// Before anything is allocated or created: whether the ranks of each host fit into it. Returns the plan that
+// says so.
+DryPass require_memory(RankContext& context, RankLink& link, const RankOnDevice& made, const JobSpec& job) {
+    Rank& rank = *made.rank;
+    DryPass plan;
+    // One line for each memory that a rank takes from: numbers, then its name.
     const auto line = [](const MemoryNeed& need, std::uint64_t available, const std::string& where) {
         return fmt::format("{} {} {} {} {} {}\n", need.batch_bytes, need.state_bytes, need.host_bytes,
                            need.staging_bytes, available, where);
     };
     const auto mine = [&] {
-        const MemoryNeed need =
-            memory_need(job, rank.mesh.shape, rank.mesh.place, batch_layout(job, rank.mesh),
-                        rank.backend->ops(), rank.mesh.transport);
+        plan = plan_rank(rank, job);
+        const MemoryNeed need = memory_need(job, plan, batch_layout(job, rank.mesh), rank.mesh.transport);
         const std::string host = context.world.host();
         if (rank.device.info().memory == DeviceMemoryKind::Host)
             return line(need, rank.device.info().memory_bytes, host);
@@ -126,6 +127,7 @@ void require_memory(RankContext& context, RankLink& link, const RankOnDevice& ma
         return std::string();
     };
     agree(link, mine, judge);
+    return plan;
 }
 
 // Rank 0, under the lease.
@@ -249,7 +251,7 @@ Exit train_run(RankContext& context, const JobSpec& job, const TrainOptions& opt
     const DataFingerprint data_print = require_one_corpus(context, link, *corpus, hosts);
     const std::string data_id = link.broadcast(data_print.id);
 
-    require_memory(context, link, made, job);
+    DryPass plan = require_memory(context, link, made, job);
     if (asked_to_stop(control, context.stop)) return stop_early(context, nothing_started);
     std::unique_ptr<RunDirectory> directory;
     SharedRun run;
@@ -273,7 +275,7 @@ Exit train_run(RankContext& context, const JobSpec& job, const TrainOptions& opt
         prepare_checkpoints(context, store, job);
     });
     warn_unshared_directory(context, link, layout.checkpoints());
-    tune_products(context, rank, job, &layout);
+    tune_products(context, rank, job, plan.products, layout);
 
     const bool validates = job.training.eval_interval > 0 && corpus->windows(Split::Validation) > 0;
     std::unique_ptr<ProfileRecorder> profile;
@@ -281,7 +283,8 @@ Exit train_run(RankContext& context, const JobSpec& job, const TrainOptions& opt
     std::unique_ptr<Training> training;
     agree(link, [&] {
         training = std::make_unique<Training>(rank, job, corpus->train(),
-                                              validates ? &corpus->validation() : nullptr, invocation.clock);
+                                              validates ? &corpus->validation() : nullptr, invocation.clock,
+                                              TrainingHooks{}, std::move(plan));
     });
     const DevicePeak peak =
         device_peak(rank.device.info().name, job.precision.compute,

@@ -14,15 +14,19 @@ void tune(RankContext& context, Rank& rank, ProductPlans& plans, const std::vect
 
 }  // namespace
 
-void tune_products(RankContext& context, Rank& rank, const JobSpec& job, const RunLayout* run) {
+void tune_products(RankContext& context, Rank& rank, const JobSpec& job, const std::vector<Product>& products,
+                   const RunLayout& run) {
     ProductPlans* plans = rank.backend->product_plans();
     if (plans == nullptr || !job.device.tune_products) return;
-    const DryPass pass =
-        dry_pass(job, rank.mesh.shape, rank.mesh.place, batch_layout(job, rank.mesh), rank.backend->ops());
-    const TuningLimits limits = tuning_limits(job.communication.timeout_s);
-    if (run == nullptr) return tune(context, rank, *plans, pass.products, limits);
-    tune_products_of_run(context.world.control(), *plans, pass.products, context.invocation.files, *run,
-                         *rank.compute, context.invocation.clock, context.log, limits);
+    tune_products_of_run(context.world.control(), *plans, products, context.invocation.files, run,
+                         *rank.compute, context.invocation.clock, context.log,
+                         tuning_limits(job.communication.timeout_s));
+}
+
+void tune_products(RankContext& context, Rank& rank, const JobSpec& job) {
+    ProductPlans* plans = rank.backend->product_plans();
+    if (plans == nullptr || !job.device.tune_products) return;
+    tune(context, rank, *plans, plan_rank(rank, job).products, tuning_limits(job.communication.timeout_s));
 }
 
 void tune_products(RankContext& context, Rank& rank, const std::vector<Product>& products) {

@@ -8,7 +8,11 @@ namespace trainctl {
 
 MemoryNeed memory_need(const JobSpec& job, MeshShape shape, MeshPlace place, const BatchLayout& layout,
                        Ops planned, MeshTransport transport) {
-    const DryPass plan = dry_pass(job, shape, place, layout, planned, transport);
+    return memory_need(job, dry_pass(job, shape, place, layout, planned, transport), layout, transport);
+}
+
+MemoryNeed memory_need(const JobSpec& job, const DryPass& plan, const BatchLayout& layout,
+                       MeshTransport transport) {
     const std::uint64_t loaders = job.training.eval_interval > 0 ? 2 : 1;
     MemoryNeed need;
     // What has memory of its own is copied in any case.

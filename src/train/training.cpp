@@ -37,13 +37,19 @@ BatchLayout batch_layout(const JobSpec& job, const Mesh& mesh) {
     return layout;
 }
 
+DryPass plan_rank(Rank& rank, const JobSpec& job) {
+    return dry_pass(job, rank.mesh.shape, rank.mesh.place, batch_layout(job, rank.mesh), rank.backend->ops(),
+                    rank.mesh.transport);
+}
+
 Training::Training(Rank& rank, const JobSpec& job, const SampleStream& train, const SampleStream* validation,
-                   Clock& clock, const TrainingHooks& hooks)
+                   Clock& clock, const TrainingHooks& hooks, std::optional<DryPass> plan)
     : rank_(rank), job_(job) {
     const BatchLayout layout = batch_layout(job, rank.mesh);
     check_layout(layout);
     const Ops ops = hooks.wrap_ops ? hooks.wrap_ops(rank.backend->ops()) : rank.backend->ops();
-    plan_ = dry_pass(job, rank.mesh.shape, rank.mesh.place, layout, ops, rank.mesh.transport);
+    plan_ = plan ? *std::move(plan)
+                 : dry_pass(job, rank.mesh.shape, rank.mesh.place, layout, ops, rank.mesh.transport);
     // So that no step has to look one up.
     if (ProductPlans* plans = rank.backend->product_plans()) plans->prepare(plan_.products);
     const StagePlan stage = plan_stage(job, rank.mesh.shape, rank.mesh.place, layout);

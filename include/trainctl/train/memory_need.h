@@ -21,8 +21,11 @@ struct MemoryNeed {
     [[nodiscard]] std::uint64_t bytes() const { return device_bytes() + host_bytes + staging_bytes; }
 };
 
-// Of one rank; `planned` and `transport` as for dry_pass(), whose Exit::Resource (beyond any machine) it
-// throws as well.
+// Of one rank, by its dry pass. `transport`: of its mesh.
+MemoryNeed memory_need(const JobSpec& job, const DryPass& plan, const BatchLayout& layout,
+                       MeshTransport transport);
+// The same, with a dry pass made for it; `planned` and `transport` as for dry_pass(), whose Exit::Resource
+// (beyond any machine) it throws as well.
 MemoryNeed memory_need(const JobSpec& job, MeshShape shape, MeshPlace place, const BatchLayout& layout,
                        Ops planned, MeshTransport transport = MeshTransport::Processors);
 

@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <functional>
 #include <memory>
+#include <optional>
 
 #include "trainctl/base/clock.h"
 #include "trainctl/comm/world.h"
@@ -48,9 +49,10 @@ struct TrainingHooks {
 class Training {
   public:
     // Plans (dry pass), then allocates. The weights are not initialised yet: state().initialise(seed) or a
-    // load. `validation` may be nullptr. The streams must outlive it.
+    // load. `validation` may be nullptr. The streams must outlive it. `plan`: plan_rank()'s of the same rank
+    // and job, where it has been made already.
     Training(Rank& rank, const JobSpec& job, const SampleStream& train, const SampleStream* validation,
-             Clock& clock, const TrainingHooks& hooks = {});
+             Clock& clock, const TrainingHooks& hooks = {}, std::optional<DryPass> plan = {});
     // Waits until no message reads or fills its memory any more (the weights of the last update may still be
     // on their way).
     ~Training();
@@ -79,5 +81,8 @@ class Training {
 };
 
 BatchLayout batch_layout(const JobSpec& job, const Mesh& mesh);
+
+// The dry pass of this rank's part of the job.
+DryPass plan_rank(Rank& rank, const JobSpec& job);
 
 }  // namespace trainctl
