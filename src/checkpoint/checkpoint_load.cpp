@@ -2,14 +2,19 @@
 // damaged one is passed over for the next older.
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <map>
+#include <optional>
 #include <utility>
 
+#include "checkpoint/catalogue.h"
 #include "checkpoint/dtype_names.h"
 #include "checkpoint/payload_reader.h"
 #include "checkpoint/save_messages.h"
 #include "checkpoint/staged_read.h"
+#include "checkpoint/transfer.h"
 #include "trainctl/base/error.h"
+#include "trainctl/base/text.h"
 #include "trainctl/checkpoint/agree.h"
 #include "trainctl/checkpoint/checkpoint_store.h"
 #include "trainctl/checkpoint/resume.h"
@@ -22,7 +27,8 @@ namespace {
 
 // What rank 0 broadcasts: a kind, then its text.
 constexpr char kind_fresh = 'F';      // text for the log
-constexpr char kind_candidate = 'C';  // MANIFEST of the checkpoint to try
+constexpr char kind_candidate = 'C';  // LoadOrder
+constexpr char kind_transfer = 'T';   // transfers, then the same candidate again
 constexpr char kind_done = 'D';       // state hash in hex, or nothing
 
 void require_counters(const Manifest& manifest, const std::vector<std::string>& required) {
@@ -92,34 +98,36 @@ std::optional<std::uint64_t> check_hashes(const Manifest& manifest,
     return all ? std::optional(state) : std::nullopt;
 }
 
-// One rank's part: "+" and its hashes, or "-" and why the checkpoint is bad. Throws if no older one could be
-// better.
-std::string load_part(FileSystem& files, const std::string& root, const Manifest& manifest,
-                      const LoadRequest& load, const RankLink& link) {
-    const std::vector<NamedSlice>& wanted = load.wanted;
-    require_available(manifest, wanted);
-    std::vector<std::uint64_t> hashes;
-    try {
-        hashes = read_wanted(wanted, load.through, [&](std::span<const NamedSlice> part) {
-            read_slices(files, join_path(root, manifest.directory), manifest, part);
-        });
-    } catch (const Error& error) {
-        const std::string host = link.host().empty() ? "" : " " + link.host();
-        return fmt::format("-[rank {}{}] {}", link.rank(), host, error.what());
-    }
-    std::vector<LoadedSlice> loaded;
-    for (std::size_t i = 0; i < wanted.size(); ++i) {
-        const NamedSlice& slice = wanted[i];
+// One rank's part. Throws if no older checkpoint could be better.
+LoadAnswer load_part(FileSystem& files, const std::vector<std::string>& directories, const Manifest& manifest,
+                     const LoadRequest& load, const RankLink& link) {
+    require_available(manifest, load.wanted);
+    const std::string host = link.host().empty() ? "" : " " + link.host();
+    LoadAnswer answer;
+    const auto read_part = [&](std::span<const NamedSlice> part) {
+        ReadResult read = read_slices(files, directories, manifest, part);
+        for (BadReplica& bad : read.passed_over) {
+            const bool known = std::any_of(answer.passed_over.begin(), answer.passed_over.end(),
+                                           [&](const BadReplica& other) { return other.path == bad.path; });
+            if (!known) answer.passed_over.push_back(std::move(bad));
+        }
+        for (const auto& [file, problem] : read.lacking)
+            answer.lacking.emplace(file, fmt::format("[rank {}{}] {}", link.rank(), host, problem));
+    };
+    const std::vector<std::uint64_t> hashes = read_wanted(load.wanted, load.through, read_part);
+    if (!answer.lacking.empty()) return answer;
+    for (std::size_t i = 0; i < load.wanted.size(); ++i) {
+        const NamedSlice& slice = load.wanted[i];
         if (slice.flat.size() == 0) continue;
-        loaded.push_back({slice.name, slice.global, slice.box, slice.flat, hashes[i]});
+        answer.slices.push_back({slice.name, slice.global, slice.box, slice.flat, hashes[i]});
     }
-    return "+" + loaded_text(loaded);
+    return answer;
 }
 
-// Empty if all ranks loaded; else the first problem.
-std::string first_problem(const std::vector<std::string>& answers) {
-    for (const std::string& answer : answers) {
-        if (answer.front() == '-') return answer.substr(1);
+// Of the lowest rank that lacks something; empty if none does.
+std::string first_problem(const std::vector<LoadAnswer>& answers) {
+    for (const LoadAnswer& answer : answers) {
+        if (!answer.lacking.empty()) return answer.lacking.begin()->second;
     }
     return {};
 }
@@ -132,79 +140,150 @@ std::string list_passed_over(const std::vector<std::string>& passed_over) {
 
 }  // namespace
 
+// What rank 0 keeps of a load in progress.
+struct CheckpointStore::Load {
+    Catalogue catalogue;
+    std::vector<std::size_t> chosen;  // indices into the catalogue
+    std::size_t next = 0;             // of chosen: to be tried next
+    std::optional<TransferPlan> transfers;
+    bool clean = true;  // the present candidate was read without passing anything over
+};
+
+std::string CheckpointStore::next_candidate(Load& state, const LoadRequest& load) const {
+    const std::size_t index = state.chosen.at(state.next++);
+    const CompleteCheckpoint& candidate = state.catalogue.scan.complete.at(index);
+    const Replicas& replicas = state.catalogue.replicas.at(index);
+    if (load.accept) load.accept(candidate.manifest);
+    require_counters(candidate.manifest, load.required_counters);
+    state.transfers.emplace(replicas.holders, settings_.nodes);
+    state.clean = true;
+    return kind_candidate + load_order_text({replicas.places, candidate.manifest_text});
+}
+
+// After every rank has read, or tried to.
+std::string CheckpointStore::judge_load(Load& state, const LoadRequest& load, const LoadOrder& order,
+                                        const Manifest& manifest, const std::vector<LoadAnswer>& answers,
+                                        LoadReport& report) {
+    for (const LoadAnswer& answer : answers) {
+        for (const BadReplica& bad : answer.passed_over) {
+            state.clean = false;
+            report.passed_over.push_back(fmt::format("{}; read from another replica", bad.problem));
+            remember_damage(manifest, parent_path(bad.path), bad.problem, report);
+        }
+    }
+    std::string problem = first_problem(answers);
+    try {
+        if (problem.empty()) {
+            std::vector<std::vector<LoadedSlice>> ranks;
+            ranks.reserve(answers.size());
+            for (const LoadAnswer& answer : answers) ranks.push_back(answer.slices);
+            const auto hash = check_hashes(manifest, ranks);
+            if (hash && state.clean) forget_damage(directory_at(order.places.front(), manifest.directory));
+            return kind_done + (hash ? fmt::format("{:016x}", *hash) : std::string());
+        }
+    } catch (const Error& error) {
+        problem = error.what();
+    }
+    if (const auto transfers = state.transfers->next(manifest, answers); !transfers.empty()) {
+        state.clean = false;
+        report.passed_over.push_back(
+            fmt::format("{}; {} brought from other nodes", problem, counted(transfers.size(), "file")));
+        return kind_transfer + transfers_text(transfers);
+    }
+    report.passed_over.push_back(fmt::format("{}: {}", manifest.directory, problem));
+    remember_damage(manifest, directory_at(order.places.front(), manifest.directory), problem, report);
+    if (state.next == state.chosen.size()) {
+        fail(Exit::BadInput,
+             fmt::format("no checkpoint can be loaded ({} tried); not starting at step 0. {}:{}",
+                         state.chosen.size(), other_steps(state.catalogue.scan, state.chosen),
+                         list_passed_over(report.passed_over)));
+    }
+    return next_candidate(state, load);
+}
+
 LoadReport CheckpointStore::load_candidates(
     const std::function<ResumeDecision(const CheckpointScan&)>& choose, const LoadRequest& load,
     RankLink& link) {
     LoadReport report;
-    CheckpointScan scan;                  // rank 0
-    std::vector<std::size_t> candidates;  // rank 0, the ones not tried yet
-    std::vector<std::size_t> chosen;      // rank 0, all of them
-    const auto next_candidate = [&] {
-        const CompleteCheckpoint& next = scan.complete.at(candidates.front());
-        candidates.erase(candidates.begin());
-        if (load.accept) load.accept(next.manifest);
-        require_counters(next.manifest, load.required_counters);
-        return kind_candidate + next.manifest_text;
-    };
+    const std::vector<Place> places = this->places();
+    Load state{gather_checkpoints(files_, places, settings_.nodes, settings_.run_id, link), {}, 0, {}};
     const auto start = [&](const std::vector<std::string>&) {
-        scan = scan_checkpoints(files_, settings_.root, settings_.run_id);
-        for (const CompleteCheckpoint& found : scan.complete) known_.insert(found.manifest.directory);
+        const CheckpointScan& scan = state.catalogue.scan;
+        for (std::size_t index = 0; index < scan.complete.size(); ++index) {
+            if (state.catalogue.replicas[index].places.front() == 0)
+                known_.insert(scan.complete[index].manifest.directory);
+        }
         const ResumeDecision decision = choose(scan);
         report.text = decision.text;
+        report.passed_over = state.catalogue.damage;
         for (const RejectedCheckpoint& found : scan.rejected) {
             if (found.reason != RejectReason::Foreign) report.passed_over.push_back(found.text);
         }
-        candidates = decision.candidates;
-        chosen = decision.candidates;
-        return candidates.empty() ? kind_fresh + decision.text : next_candidate();
+        state.chosen = decision.candidates;
+        return state.chosen.empty() ? kind_fresh + decision.text : next_candidate(state, load);
     };
-    std::string order = agree(
+    std::string message = agree(
         link, [] { return std::string(); }, start);
-    while (order.front() == kind_candidate) {
-        report.manifest = parse_manifest(std::string_view(order).substr(1), "MANIFEST sent by rank 0");
-        const Manifest& manifest = report.manifest;
-        const auto work = [&] { return load_part(files_, settings_.root, manifest, load, link); };
-        const auto judge = [&](const std::vector<std::string>& answers) -> std::string {
-            std::string problem = first_problem(answers);
-            try {
-                if (problem.empty()) {
-                    std::vector<std::vector<LoadedSlice>> ranks;
-                    ranks.reserve(answers.size());
-                    for (const std::string& answer : answers) ranks.push_back(parse_loaded(answer.substr(1)));
-                    const auto state = check_hashes(manifest, ranks);
-                    if (state) forget_damage(manifest.directory);
-                    return kind_done + (state ? fmt::format("{:016x}", *state) : std::string());
-                }
-            } catch (const Error& error) {
-                problem = error.what();
+    LoadOrder order;
+    std::optional<LoadAnswer> mine;  // of the present candidate, once this rank has all of it
+    while (message.front() == kind_candidate || message.front() == kind_transfer) {
+        const std::string text = message.substr(1);
+        if (message.front() == kind_candidate) {
+            order = parse_load_order(text);
+            report.manifest = parse_manifest(order.manifest, "MANIFEST sent by rank 0");
+            mine.reset();
+        } else {
+            make_transfers(files_, directory_at(0, report.manifest.directory), report.manifest,
+                           parse_transfers(text), link);
+        }
+        const auto work = [&] {
+            if (!mine) {
+                std::vector<std::string> directories;
+                for (const std::size_t place : order.places)
+                    directories.push_back(directory_at(place, report.manifest.directory));
+                LoadAnswer answer = load_part(files_, directories, report.manifest, load, link);
+                if (!answer.lacking.empty()) return answer_text(answer);
+                mine = std::move(answer);
             }
-            report.passed_over.push_back(fmt::format("{}: {}", manifest.directory, problem));
-            remember_damage(manifest, problem, report);
-            if (candidates.empty()) {
-                fail(Exit::BadInput,
-                     fmt::format("no checkpoint can be loaded ({} tried); not starting at step 0. {}:{}",
-                                 chosen.size(), other_steps(scan, chosen),
-                                 list_passed_over(report.passed_over)));
-            }
-            return next_candidate();
+            // What was passed over is told once.
+            return answer_text(LoadAnswer{mine->slices, std::exchange(mine->passed_over, {}), {}});
         };
-        order = agree(link, work, judge);
+        message = agree(link, work, [&](const std::vector<std::string>& texts) {
+            std::vector<LoadAnswer> answers;
+            answers.reserve(texts.size());
+            for (const std::string& answer : texts) answers.push_back(parse_answer(answer));
+            return judge_load(state, load, order, report.manifest, answers, report);
+        });
     }
-    if (order.front() == kind_fresh) {
-        report.text = order.substr(1);
+    if (message.front() == kind_fresh) {
+        report.text = message.substr(1);
         return report;
     }
     report.outcome = LoadOutcome::Loaded;
     report.directory = report.manifest.directory;
-    if (order.size() > 1) report.state_hash = std::stoull(order.substr(1), nullptr, 16);
+    if (message.size() > 1) report.state_hash = std::stoull(message.substr(1), nullptr, 16);
+    complete_node(link.rank(), report.manifest, order.manifest);
     return report;
 }
 
-void CheckpointStore::remember_damage(const Manifest& manifest, const std::string& problem,
-                                      LoadReport& report) {
+// A node whose part was brought to it has a replica like the others.
+void CheckpointStore::complete_node(int rank, const Manifest& manifest, const std::string& manifest_text) {
+    if (settings_.reach != Reach::Node || settings_.nodes.leader_of(rank) != rank) return;
+    const std::string path = directory_at(0, manifest.directory);
+    if (!files_.status(path) || files_.status(join_path(path, std::string(commit_file_name)))) return;
+    try {
+        write_manifest(files_, path, manifest_text);
+        write_commit(files_, settings_.root, path, commit_of(manifest, manifest_text));
+    } catch (const Error&) {  // NOLINT(bugprone-empty-catch): it was loaded; a later save says what is wrong
+    }
+}
+
+// `directory`: the replica that is bad. What lies on a node's own disk is remembered where rank 0 sees it.
+void CheckpointStore::remember_damage(const Manifest& manifest, const std::string& directory,
+                                      const std::string& problem, LoadReport& report) {
     note(JournalEvent::Suspect, manifest.step, manifest.directory, problem);
     try {
-        remember_suspicion(files_, join_path(settings_.root, manifest.directory), problem);
+        remember_suspicion(files_, directory, problem);
     } catch (const Error& error) {
         report.passed_over.push_back(
             fmt::format("the damage of {} is not remembered: {}", manifest.directory, error.what()));
@@ -213,7 +292,7 @@ void CheckpointStore::remember_damage(const Manifest& manifest, const std::strin
 
 void CheckpointStore::forget_damage(const std::string& directory) {
     try {
-        clear_suspicion(files_, join_path(settings_.root, directory));
+        clear_suspicion(files_, directory);
     } catch (
         const Error&) {  // NOLINT(bugprone-empty-catch): a copy that is read-only may be loaded all the same
     }

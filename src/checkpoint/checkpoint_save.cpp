@@ -83,8 +83,8 @@ std::string CheckpointStore::begin_save(const Snapshot& snapshot) {
     return directory;
 }
 
-SaveReport CheckpointStore::commit(const Snapshot& snapshot, const std::string& directory, SavePlan& plan,
-                                   const std::vector<std::string>& receipts) {
+std::string CheckpointStore::manifest_of(const Snapshot& snapshot, const std::string& directory,
+                                         SavePlan& plan, const std::vector<std::string>& receipts) const {
     Manifest manifest;
     manifest.run_id = settings_.run_id;
     manifest.directory = directory;
@@ -99,17 +99,67 @@ SaveReport CheckpointStore::commit(const Snapshot& snapshot, const std::string& 
     manifest.health = snapshot.health;
     manifest.chunk_bytes = settings_.chunk_bytes;
     fill_manifest(manifest, plan, receipts);
-    const std::string path = join_path(settings_.root, directory);
-    require_sizes(files_, path, manifest);
-    const std::string text = manifest_text(manifest);
-    write_manifest(files_, path, text);
+    // What lies on another node's disk its own ranks have synced.
+    if (settings_.reach == Reach::Everybody)
+        require_sizes(files_, join_path(settings_.root, directory), manifest);
+    return manifest_text(manifest);
+}
+
+void CheckpointStore::mark(int rank, const std::string& directory, const std::string& manifest) {
+    if (!settings_.nodes.keeps_markers(rank, settings_.reach)) return;
+    if (rank != 0) make_durable_directories(files_, settings_.root);
+    write_manifest(files_, join_path(settings_.root, directory), manifest);
+}
+
+SaveReport CheckpointStore::commit(const std::string& directory, const std::string& text) {
+    const Manifest manifest = parse_manifest(text, "MANIFEST of this save");
     if (settings_.fence) settings_.fence();
-    write_commit(files_, settings_.root, path, commit_of(manifest, text));
+    write_commit(files_, settings_.root, join_path(settings_.root, directory), commit_of(manifest, text));
     SaveReport report;
     report.directory = directory;
     report.bytes = manifest.total_bytes();
     report.state_hash = manifest.state_hash;
     return report;
+}
+
+namespace {
+
+// Adds what the leaders of other nodes could not do to the warnings; nobody takes back what rank 0 decided.
+void on_other_nodes(const Nodes& nodes, SaveReport& report, RankLink& link,
+                    const std::function<void()>& work) {
+    const auto attempt = [&]() -> std::string {
+        if (link.rank() == 0 || nodes.leader_of(link.rank()) != link.rank()) return {};
+        try {
+            work();
+            return {};
+        } catch (const Error& error) {
+            return error.what();
+        }
+    };
+    report = parse_report(agree(link, attempt, [&](const std::vector<std::string>& problems) {
+        for (std::size_t rank = 0; rank < problems.size(); ++rank) {
+            if (!problems[rank].empty())
+                report.warnings.push_back(fmt::format("[rank {}] {}", rank, problems[rank]));
+        }
+        return report_text(report);
+    }));
+}
+
+}  // namespace
+
+void CheckpointStore::commit_on_nodes(SaveReport& report, const std::string& text, RankLink& link) {
+    const std::string directory = report.directory;
+    on_other_nodes(settings_.nodes, report, link, [&] {
+        write_commit(files_, settings_.root, join_path(settings_.root, directory),
+                     commit_of(parse_manifest(text, "MANIFEST of this save"), text));
+    });
+}
+
+void CheckpointStore::remove_on_nodes(SaveReport& report, RankLink& link) {
+    const std::vector<std::string> removed = report.removed;
+    on_other_nodes(settings_.nodes, report, link, [&] {
+        for (const std::string& directory : removed) remove_checkpoint(files_, settings_.root, directory);
+    });
 }
 
 SaveReport CheckpointStore::write_and_commit(const Snapshot& snapshot, RankLink& link) {
@@ -118,6 +168,7 @@ SaveReport CheckpointStore::write_and_commit(const Snapshot& snapshot, RankLink&
     SavePlan plan;      // rank 0
     std::string begun;  // rank 0: the directory to clean up if anything fails before COMMIT
     SaveOrder order;
+    std::string manifest;  // rank 0, and whoever else keeps markers
     const auto offer = [&] {
         slices = slices_to_offer(snapshot);
         return offer_text(snapshot, slices);
@@ -134,8 +185,12 @@ SaveReport CheckpointStore::write_and_commit(const Snapshot& snapshot, RankLink&
         }
         return receipt_text(write_part(files_, settings_, order.directory, link.rank(), snapshot.step, mine));
     };
-    const auto decide_commit = [&](const std::vector<std::string>& receipts) {
-        SaveReport report = commit(snapshot, order.directory, plan, receipts);
+    const auto decide_manifest = [&](const std::vector<std::string>& receipts) {
+        manifest = manifest_of(snapshot, order.directory, plan, receipts);
+        return settings_.reach == Reach::Node ? manifest : std::string();  // megabytes
+    };
+    const auto decide_commit = [&](const std::vector<std::string>&) {
+        SaveReport report = commit(order.directory, manifest);
         begun.clear();
         try {
             note(JournalEvent::Commit, snapshot.step, report.directory,
@@ -146,20 +201,39 @@ SaveReport CheckpointStore::write_and_commit(const Snapshot& snapshot, RankLink&
         }
         return report_text(report);
     };
+    SaveReport report;
     try {
         order = parse_order(agree(link, offer, decide_plan));
-        return parse_report(agree(link, write, decide_commit));
+        const std::string told = agree(link, write, decide_manifest);
+        if (link.rank() != 0) manifest = told;
+        const auto write_markers = [&] {
+            mark(link.rank(), order.directory, manifest);
+            return std::string();
+        };
+        report = parse_report(agree(link, write_markers, decide_commit));
     } catch (const Error& error) {
         if (!begun.empty()) abandon(begun, error.what());
+        // Only what all ranks know to have failed: rank 0 may have committed what a lost message does not
+        // say.
+        const bool own = settings_.reach == Reach::Node && link.rank() != 0 && !order.directory.empty();
+        if (own && error.scope() == Scope::Shared && settings_.nodes.leader_of(link.rank()) == link.rank())
+            remove_incomplete(order.directory);
         throw;
+    }
+    if (settings_.reach == Reach::Node) commit_on_nodes(report, manifest, link);
+    return report;
+}
+
+// Without COMMIT it is swept by a later save if it cannot be removed now.
+void CheckpointStore::remove_incomplete(const std::string& directory) {
+    try {
+        remove_checkpoint(files_, settings_.root, directory);
+    } catch (const Error&) {  // NOLINT(bugprone-empty-catch): the failure of the save is what is reported
     }
 }
 
 void CheckpointStore::abandon(const std::string& directory, const std::string& reason) {
-    try {
-        remove_checkpoint(files_, settings_.root, directory);
-    } catch (const Error&) {  // NOLINT(bugprone-empty-catch): without COMMIT it is swept by a later save
-    }
+    remove_incomplete(directory);
     try {
         note(JournalEvent::Failed, -1, directory, reason);
     } catch (const Error&) {  // NOLINT(bugprone-empty-catch): the failure itself is reported by the caller
@@ -186,7 +260,7 @@ Result<SaveReport> CheckpointStore::save(const Snapshot& snapshot, RankLink& lin
         SaveReport report = write_and_commit(snapshot, link);
         // The last rank, on another node if there are several, must see it before anything older may go.
         const auto prove = [&]() -> std::string {
-            if (link.rank() != link.size() - 1) return {};
+            if (settings_.reach == Reach::Node || link.rank() != link.size() - 1) return {};
             try {
                 // What a process wrote itself it sees at once, or somebody has removed it.
                 prove_visible(report.directory, link.size() == 1 ? 0.0 : settings_.proof_wait_s);
@@ -206,6 +280,7 @@ Result<SaveReport> CheckpointStore::save(const Snapshot& snapshot, RankLink& lin
             return report_text(report);
         };
         report = parse_report(agree(link, prove, finish));
+        if (settings_.reach == Reach::Node) remove_on_nodes(report, link);
         report.seconds = clock_.monotonic_s() - start;
         return report;
     } catch (const Error& error) {

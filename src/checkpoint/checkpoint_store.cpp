@@ -4,7 +4,9 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <map>
 #include <set>
+#include <sstream>
 #include <utility>
 
 #include "trainctl/base/error.h"
@@ -14,6 +16,13 @@
 #include "trainctl/rundir/run_identity.h"
 
 namespace trainctl {
+namespace {
+
+// Why a checkpoint must not be on a node (sweep_nodes).
+constexpr char begun = 'B';
+constexpr char deleted = 'D';
+
+}  // namespace
 
 CheckpointStore::CheckpointStore(FileSystem& files, Clock& clock, StoreSettings settings,
                                  JournalWriter* journal, Journal history)
@@ -23,8 +32,23 @@ CheckpointStore::CheckpointStore(FileSystem& files, Clock& clock, StoreSettings 
       journal_(journal),
       history_(std::move(history)) {}
 
+std::vector<Place> CheckpointStore::places() const {
+    std::vector<Place> all{{settings_.root, settings_.root, settings_.reach}};
+    all.insert(all.end(), settings_.copies.begin(), settings_.copies.end());
+    return all;
+}
+
+std::string CheckpointStore::directory_at(std::size_t place, const std::string& directory) const {
+    return join_path(place == 0 ? settings_.root : settings_.copies.at(place - 1).root, directory);
+}
+
+CheckpointScan CheckpointStore::scan_root() const {
+    return scan_checkpoints(files_, settings_.root, settings_.run_id,
+                            settings_.reach == Reach::Node ? Require::Markers : Require::AllFiles);
+}
+
 std::optional<CompleteCheckpoint> CheckpointStore::newest_complete() const {
-    CheckpointScan scan = scan_checkpoints(files_, settings_.root, settings_.run_id);
+    CheckpointScan scan = scan_root();
     if (scan.complete.empty()) return std::nullopt;
     return std::move(scan.complete.front());
 }
@@ -83,7 +107,7 @@ void CheckpointStore::apply_retention(SaveReport& report) {
                 healthy.insert(record.directory);
             }
         }
-        const CheckpointScan scan = scan_checkpoints(files_, settings_.root, settings_.run_id);
+        const CheckpointScan scan = scan_root();
         std::vector<RetentionItem> items;
         std::vector<std::string> directories;  // of items
         bool sees_newest = false;
@@ -133,6 +157,37 @@ std::vector<std::string> CheckpointStore::sweep_leftovers() {
         swept.push_back(entry);
     }
     return swept;
+}
+
+void CheckpointStore::sweep_nodes(RankLink& link) {
+    if (settings_.reach != Reach::Node) return;
+    const std::string names = link.broadcast(link.rank() == 0 ? names_to_sweep() : std::string());
+    agree(link, [&] {
+        if (link.rank() == 0 || settings_.nodes.leader_of(link.rank()) != link.rank()) return;
+        std::istringstream lines(names);
+        for (std::string line; std::getline(lines, line);) {
+            const std::string directory = line.substr(1);
+            const std::string path = join_path(settings_.root, directory);
+            if (!files_.status(path)) continue;
+            const bool committed = files_.status(join_path(path, std::string(commit_file_name))).has_value();
+            if (line.front() == deleted || !committed) remove_checkpoint(files_, settings_.root, directory);
+        }
+    });
+}
+
+// What must not be on any node: deleted; or begun, and committed neither there nor here.
+std::string CheckpointStore::names_to_sweep() const {
+    std::map<std::string, char> unwanted;
+    for (const JournalRecord& record : history_.records) {
+        if (record.event == JournalEvent::Begin) unwanted[record.directory] = begun;
+        if (record.event == JournalEvent::Commit) unwanted.erase(record.directory);
+        if (record.event == JournalEvent::Delete) unwanted[record.directory] = deleted;
+    }
+    // The journal may not know of a commit, if its disk was full just then.
+    for (const CompleteCheckpoint& found : scan_root().complete) unwanted.erase(found.manifest.directory);
+    std::string names;
+    for (const auto& [directory, why] : unwanted) names += why + directory + "\n";
+    return names;
 }
 
 std::vector<int> ranks_without_directory(FileSystem& files, const std::string& root, RankLink& link) {

@@ -68,7 +68,7 @@ std::vector<std::string> verify_file(FileSystem& files, const std::string& path,
     const ManifestFile& file = manifest.files[index];
     const std::string file_path = join_path(path, file.name);
     try {
-        ChunkReader(files, file_path, file, manifest.chunk_bytes).verify_all();
+        ChunkReader(files, {file_path}, file, manifest.chunk_bytes).verify_all();
         const SafetensorsHeader header = read_safetensors_header(files, file_path);
         std::map<std::uint64_t, const SafetensorsEntry*> entries;  // by file offset, the empty ones aside
         for (const SafetensorsEntry& entry : header.tensors) {

@@ -11,6 +11,7 @@
 #include "trainctl/base/error.h"
 #include "trainctl/base/hash.h"
 #include "trainctl/checkpoint/slice_runs.h"
+#include "trainctl/rundir/commit.h"
 
 namespace trainctl {
 namespace {
@@ -47,16 +48,18 @@ void copy_overlap(ChunkReader& reader, const StoredSlice& source) {
 
 }  // namespace
 
-ChunkReader::ChunkReader(FileSystem& files, std::string path, const ManifestFile& file,
+ChunkReader::ChunkReader(FileSystem& files, std::vector<std::string> paths, const ManifestFile& file,
                          std::uint64_t chunk_bytes)
-    : files_(files), path_(std::move(path)), file_(file), chunk_bytes_(chunk_bytes) {}
+    : files_(files), paths_(std::move(paths)), file_(file), chunk_bytes_(chunk_bytes) {
+    invariant(!paths_.empty(), "a payload file without a place to read it from");
+}
 
 std::string ChunkReader::try_load(std::uint64_t chunk) {
     loaded_ = UINT64_MAX;
     const std::uint64_t begin = chunk * chunk_bytes_;
     const std::uint64_t count = std::min(chunk_bytes_, file_.bytes - begin);
     try {
-        if (open_file_ == nullptr) open_file_ = files_.open(path_, Open::Read);
+        if (open_file_ == nullptr) open_file_ = files_.open(path(), Open::Read);
         buffer_.resize(count);
         open_file_->read_at(begin, buffer_);
     } catch (const Error& error) {
@@ -66,7 +69,7 @@ std::string ChunkReader::try_load(std::uint64_t chunk) {
     const std::uint32_t expected = file_.chunk_crcs.at(chunk);
     if (actual != expected) {
         return fmt::format(
-            "{} is damaged: chunk {} (bytes {} to {}) has CRC-32C {:08x} by MANIFEST, {:08x} found", path_,
+            "{} is damaged: chunk {} (bytes {} to {}) has CRC-32C {:08x} by MANIFEST, {:08x} found", path(),
             chunk, begin, begin + count, expected, actual);
     }
     loaded_ = chunk;
@@ -75,11 +78,22 @@ std::string ChunkReader::try_load(std::uint64_t chunk) {
 
 void ChunkReader::load(std::uint64_t chunk) {
     if (loaded_ == chunk) return;
-    if (try_load(chunk).empty()) return;
-    open_file_.reset();  // a fresh open: another mount state, another copy in the page cache of a network
-                         // file system
-    const std::string problem = try_load(chunk);
-    if (!problem.empty()) fail(Exit::BadInput, problem);
+    while (true) {
+        if (try_load(chunk).empty()) return;
+        open_file_.reset();  // a fresh open: another mount state, another copy in the page cache of a network
+                             // file system
+        const std::string problem = try_load(chunk);
+        if (problem.empty()) return;
+        open_file_.reset();
+        if (replica_ + 1 == paths_.size()) fail(Exit::BadInput, problem);
+        passed_over_.push_back({path(), problem});
+        ++replica_;
+    }
+}
+
+std::span<const std::byte> ChunkReader::chunk(std::uint64_t index) {
+    load(index);
+    return buffer_;
 }
 
 void ChunkReader::read(std::uint64_t offset, std::span<std::byte> into) {
@@ -117,8 +131,8 @@ void require_available(const Manifest& manifest, std::span<const NamedSlice> wan
     }
 }
 
-void read_slices(FileSystem& files, const std::string& path, const Manifest& manifest,
-                 std::span<const NamedSlice> wanted) {
+ReadResult read_slices(FileSystem& files, const std::vector<std::string>& directories,
+                       const Manifest& manifest, std::span<const NamedSlice> wanted) {
     std::vector<std::vector<StoredSlice>> sources(manifest.files.size());
     for (const NamedSlice& slice : wanted) {
         for (const ManifestSlice& stored : manifest.find(slice.name)->slices) {
@@ -127,14 +141,33 @@ void read_slices(FileSystem& files, const std::string& path, const Manifest& man
             sources[stored.file].push_back({stored.offset, &stored, &slice});
         }
     }
+    ReadResult result;
+    std::vector<std::vector<std::string>> paths(sources.size());
+    for (std::size_t index = 0; index < sources.size(); ++index) {
+        if (sources[index].empty()) continue;
+        std::string problem;
+        for (const std::string& directory : directories) {
+            const auto wrong = file_problem(files, directory, manifest.files[index]);
+            if (wrong) problem = *wrong;
+            if (!wrong) paths[index].push_back(join_path(directory, manifest.files[index].name));
+        }
+        if (paths[index].empty()) result.lacking[index] = problem;
+    }
+    if (!result.lacking.empty()) return result;  // before hours of reading
     for (std::size_t index = 0; index < sources.size(); ++index) {
         if (sources[index].empty()) continue;
         std::sort(sources[index].begin(), sources[index].end(),
                   [](const StoredSlice& a, const StoredSlice& b) { return a.offset < b.offset; });
-        ChunkReader reader(files, join_path(path, manifest.files[index].name), manifest.files[index],
-                           manifest.chunk_bytes);
-        for (const StoredSlice& source : sources[index]) copy_overlap(reader, source);
+        ChunkReader reader(files, paths[index], manifest.files[index], manifest.chunk_bytes);
+        try {
+            for (const StoredSlice& source : sources[index]) copy_overlap(reader, source);
+        } catch (const Error& error) {
+            result.lacking[index] = error.what();
+        }
+        const std::vector<BadReplica>& bad = reader.passed_over();
+        result.passed_over.insert(result.passed_over.end(), bad.begin(), bad.end());
     }
+    return result;
 }
 
 }  // namespace trainctl

@@ -122,26 +122,59 @@ SaveReport parse_report(const std::string& text) {
     return report;
 }
 
-std::string loaded_text(const std::vector<LoadedSlice>& slices) {
-    json list = json::array();
-    for (const LoadedSlice& slice : slices) {
-        list.push_back({slice.name, extents_of(slice.global), extents_of(slice.box.offset),
-                        extents_of(slice.box.extent), slice.flat.begin, slice.flat.end, slice.hash});
+std::string answer_text(const LoadAnswer& answer) {
+    json slices = json::array();
+    for (const LoadedSlice& slice : answer.slices) {
+        slices.push_back({slice.name, extents_of(slice.global), extents_of(slice.box.offset),
+                          extents_of(slice.box.extent), slice.flat.begin, slice.flat.end, slice.hash});
     }
+    json passed_over = json::array();
+    for (const BadReplica& bad : answer.passed_over) passed_over.push_back({bad.path, bad.problem});
+    json lacking = json::array();
+    for (const auto& [file, problem] : answer.lacking) lacking.push_back({file, problem});
+    return message_text({{"slices", std::move(slices)},
+                         {"passed_over", std::move(passed_over)},
+                         {"lacking", std::move(lacking)}});
+}
+
+LoadAnswer parse_answer(const std::string& text) {
+    const json message = json::parse(text);
+    LoadAnswer answer;
+    for (const json& value : message.at("slices")) {
+        answer.slices.push_back({value[0].get<std::string>(),
+                                 shape_of(value[1].get<std::vector<std::int64_t>>()),
+                                 {shape_of(value[2].get<std::vector<std::int64_t>>()),
+                                  shape_of(value[3].get<std::vector<std::int64_t>>())},
+                                 {value[4].get<std::int64_t>(), value[5].get<std::int64_t>()},
+                                 value[6].get<std::uint64_t>()});
+    }
+    for (const json& bad : message.at("passed_over"))
+        answer.passed_over.push_back({bad[0].get<std::string>(), bad[1].get<std::string>()});
+    for (const json& lack : message.at("lacking"))
+        answer.lacking.emplace(lack[0].get<std::size_t>(), lack[1].get<std::string>());
+    return answer;
+}
+
+std::string load_order_text(const LoadOrder& order) {
+    return json(order.places).dump() + "\n" + order.manifest;  // MANIFEST to the byte
+}
+
+LoadOrder parse_load_order(const std::string& text) {
+    const std::size_t end = text.find('\n');
+    return {json::parse(text.substr(0, end)).get<std::vector<std::size_t>>(), text.substr(end + 1)};
+}
+
+std::string transfers_text(const std::vector<Transfer>& transfers) {
+    json list = json::array();
+    for (const Transfer& transfer : transfers) list.push_back({transfer.file, transfer.from, transfer.to});
     return message_text(list);
 }
 
-std::vector<LoadedSlice> parse_loaded(const std::string& text) {
-    std::vector<LoadedSlice> slices;
-    for (const json& value : json::parse(text)) {
-        slices.push_back({value[0].get<std::string>(),
-                          shape_of(value[1].get<std::vector<std::int64_t>>()),
-                          {shape_of(value[2].get<std::vector<std::int64_t>>()),
-                           shape_of(value[3].get<std::vector<std::int64_t>>())},
-                          {value[4].get<std::int64_t>(), value[5].get<std::int64_t>()},
-                          value[6].get<std::uint64_t>()});
-    }
-    return slices;
+std::vector<Transfer> parse_transfers(const std::string& text) {
+    std::vector<Transfer> transfers;
+    for (const json& value : json::parse(text))
+        transfers.push_back({value[0].get<std::size_t>(), value[1].get<int>(), value[2].get<int>()});
+    return transfers;
 }
 
 }  // namespace trainctl

@@ -2,10 +2,12 @@
 #pragma once
 
 #include <cstdint>
+#include <map>
 #include <string>
 #include <utility>
 #include <vector>
 
+#include "checkpoint/payload_reader.h"
 #include "checkpoint/payload_writer.h"
 #include "trainctl/checkpoint/checkpoint_store.h"
 
@@ -55,8 +57,30 @@ struct LoadedSlice {
     Range flat;
     std::uint64_t hash = 0;
 };
-std::string loaded_text(const std::vector<LoadedSlice>& slices);
-std::vector<LoadedSlice> parse_loaded(const std::string& text);
+struct LoadAnswer {
+    std::vector<LoadedSlice> slices;      // all that were wanted, unless something is lacking
+    std::vector<BadReplica> passed_over;  // replicas that were no good
+    std::map<std::size_t, std::string> lacking;
+};
+std::string answer_text(const LoadAnswer& answer);
+LoadAnswer parse_answer(const std::string& text);
+
+// Rank 0 -> all: which checkpoint to try, and in which places it is.
+struct LoadOrder {
+    std::vector<std::size_t> places;
+    std::string manifest;
+};
+std::string load_order_text(const LoadOrder& order);
+LoadOrder parse_load_order(const std::string& text);
+
+// Rank 0 -> all: a payload file that goes from one node to another before the load is tried again.
+struct Transfer {
+    std::size_t file = 0;
+    int from = 0;
+    int to = 0;
+};
+std::string transfers_text(const std::vector<Transfer>& transfers);
+std::vector<Transfer> parse_transfers(const std::string& text);
 
 ManifestSlice manifest_slice(const Box& box, Range flat);
 std::vector<std::int64_t> extents_of(const Shape& shape);

@@ -26,11 +26,11 @@ std::vector<const NamedSlice*> slices_to_offer(const Snapshot& snapshot) {
 SavePlan plan_save(const std::vector<std::string>& offers) {
     SavePlan plan;
     std::map<std::string, ManifestTensor> tensors;
-    struct Place {
+    struct Offered {
         std::string tensor;
         std::size_t slice;
     };
-    std::vector<std::vector<Place>> places(offers.size());
+    std::vector<std::vector<Offered>> places(offers.size());
     const json first = json::parse(offers.front());
     for (std::size_t rank = 0; rank < offers.size(); ++rank) {
         const json offer = rank == 0 ? first : json::parse(offers[rank]);
@@ -77,9 +77,9 @@ SavePlan plan_save(const std::vector<std::string>& offers) {
         index[name] = plan.tensors.size();
         plan.tensors.push_back(std::move(tensor));
     }
-    for (const std::vector<Place>& rank : places) {
+    for (const std::vector<Offered>& rank : places) {
         auto& written = plan.written.emplace_back();
-        for (const Place& place : rank) written.emplace_back(index.at(place.tensor), place.slice);
+        for (const Offered& place : rank) written.emplace_back(index.at(place.tensor), place.slice);
     }
     return plan;
 }

@@ -32,7 +32,8 @@ void sort_newest_first(std::vector<Checkpoint>& list) {
 
 }  // namespace
 
-CheckpointScan scan_checkpoints(FileSystem& files, const std::string& root, const std::string& run_id) {
+CheckpointScan scan_checkpoints(FileSystem& files, const std::string& root, const std::string& run_id,
+                                Require require) {
     CheckpointScan scan;
     if (!files.status(root)) return scan;
     for (const std::string& entry : files.list(root)) {
@@ -53,7 +54,7 @@ CheckpointScan scan_checkpoints(FileSystem& files, const std::string& root, cons
                 fail(Exit::BadInput,
                      fmt::format("{}: belongs to run {}, not to this run {}", path, owner, run_id));
             }
-            CommittedManifest committed = read_committed(files, path);
+            CommittedManifest committed = read_committed(files, path, require);
             const Manifest& manifest = committed.manifest;
             if (manifest.step != name->step || manifest.attempt != name->attempt) {
                 fail(Exit::BadInput, fmt::format("{}: MANIFEST is of step {}, attempt {}", path,

@@ -34,6 +34,7 @@ void check_model(const JobSpec& job, std::vector<Finding>& findings);
 void check_layout(const JobSpec& job, std::vector<Finding>& findings);
 void check_schedule(const JobSpec& job, const CheckContext& context, std::vector<Finding>& findings);
 void check_precision(const JobSpec& job, const CheckContext& context, std::vector<Finding>& findings);
+void check_tiers(const JobSpec& job, std::vector<Finding>& findings);
 void check_data_keys(const JobSpec& job, const CheckContext& context, std::vector<Finding>& findings);
 void check_buckets(const JobSpec& job, std::vector<Finding>& findings);
 void check_memory(const JobSpec& job, const CheckContext& context, std::vector<Finding>& findings);

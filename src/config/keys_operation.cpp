@@ -49,15 +49,26 @@ void add_checkpoint(std::vector<Key>& keys) {
                            "copied, which takes host memory of its size. false: until it is saved.",
                    .aliases = {"async_mode", "async_save"}},
                   &JobSpec::checkpoint, &CheckpointSpec::async));
+    keys.push_back(bound_key(
+        "checkpoint.tiers", Kind::TextList,
+        {.absent = Absent::Derived,
+         .help = "Places that hold the checkpoints, nearest first: \"local:/path\" (a disk of each node), "
+                 "\"shared\" (checkpoint.directory), \"shared:/path\", \"s3://bucket/prefix\". Saves go to "
+                 "the first; the others get copies behind the training.",
+         .derived = "\"shared\" alone",
+         .aliases = {"ephemeral"}},
+        &JobSpec::checkpoint, &CheckpointSpec::tiers));
+    keys.push_back(bound_key("checkpoint.durable_tier", Kind::Text,
+                             {.absent = Absent::Derived,
+                              .help = "The tier whose copy counts as saved.",
+                              .derived = "the first tier that outlives a node"},
+                             &JobSpec::checkpoint, &CheckpointSpec::durable_tier));
     keys.push_back(
-        planned_key("checkpoint.tiers", Kind::TextList, std::vector<std::string>{},
-                    {.help = "Further places for copies, nearest first.", .aliases = {"ephemeral"}}));
-    keys.push_back(planned_key("checkpoint.durable_tier", Kind::Text, {},
-                               {.absent = Absent::Optional, .help = "The tier whose copy counts as saved."}));
-    keys.push_back(planned_key("checkpoint.peer_copies", Kind::Integer, std::int64_t{0},
-                               {.bounds = between(0, 16),
-                                .unit = "copies",
-                                .help = "Copies of each rank's part in the memory of other nodes."}));
+        bound_key("checkpoint.peer_copies", Kind::Integer,
+                  {.bounds = between(0, 1),
+                   .unit = "copies",
+                   .help = "Copies of each node's part of a local tier on the disk of the next node."},
+                  &JobSpec::checkpoint, &CheckpointSpec::peer_copies));
     keys.push_back(
         bound_key("checkpoint.max_age", Kind::Duration,
                   {.bounds = between(1, 1e9),
@@ -66,8 +77,10 @@ void add_checkpoint(std::vector<Key>& keys) {
                    .help = "When saving fails, training goes on until the newest checkpoint is this old.",
                    .derived = "three times checkpoint.interval"},
                   &JobSpec::checkpoint, &CheckpointSpec::max_age_s));
-    keys.push_back(planned_key("checkpoint.backup_to_object_storage", Kind::Text, {},
-                               {.absent = Absent::Optional, .help = "An S3 tier: \"s3://bucket/prefix\"."}));
+    keys.push_back(
+        bound_key("checkpoint.backup_to_object_storage", Kind::Text,
+                  {.absent = Absent::Optional, .help = "Short for a last tier \"s3://bucket/prefix\"."},
+                  &JobSpec::checkpoint, &CheckpointSpec::backup_to_object_storage));
 }
 
 void add_fault_tolerance(std::vector<Key>& keys) {

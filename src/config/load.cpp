@@ -236,6 +236,7 @@ LoadedJob JobReader::finish(std::optional<std::int64_t> world_size) {
     check_schedule(job_.spec, context, findings);
     check_precision(job_.spec, context, findings);
     check_data_keys(job_.spec, context, findings);
+    check_tiers(job_.spec, findings);
     check_buckets(job_.spec, findings);
     check_memory(job_.spec, context, findings);
     check_kernels(job_.spec, findings);

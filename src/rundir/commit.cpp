@@ -55,25 +55,21 @@ std::string read_part(FileSystem& files, const std::string& path, std::uint64_t 
     return read_text(files, path, limit);
 }
 
-void require_files(FileSystem& files, const std::string& directory, const Manifest& manifest) {
-    for (const ManifestFile& file : manifest.files) {
-        const std::string path = join_path(directory, file.name);
-        const auto status = files.status(path);
-        if (!status || status->directory) {
-            fail(Exit::BadInput,
-                 fmt::format("{} is missing: MANIFEST lists it with {}", path, counted(file.bytes, "byte")));
-        }
-        if (status->size != file.bytes) {
-            fail(Exit::BadInput, fmt::format("{} is {}: {} bytes expected, {} found", path,
-                                             status->size == 0           ? "empty"
-                                             : status->size < file.bytes ? "truncated"
-                                                                         : "longer than written",
-                                             file.bytes, status->size));
-        }
-    }
-}
-
 }  // namespace
+
+std::optional<std::string> file_problem(FileSystem& files, const std::string& directory,
+                                        const ManifestFile& file) {
+    const std::string path = join_path(directory, file.name);
+    const auto status = files.status(path);
+    if (!status || status->directory)
+        return fmt::format("{} is missing: MANIFEST lists it with {}", path, counted(file.bytes, "byte"));
+    if (status->size == file.bytes) return std::nullopt;
+    return fmt::format("{} is {}: {} bytes expected, {} found", path,
+                       status->size == 0           ? "empty"
+                       : status->size < file.bytes ? "truncated"
+                                                   : "longer than written",
+                       file.bytes, status->size);
+}
 
 std::string commit_text(const CommitMarker& marker) {
     const std::string body = body_text(marker);
@@ -111,7 +107,7 @@ CommitMarker commit_of(const Manifest& manifest, std::string_view text) {
             sha256_hex(std::as_bytes(std::span(text)))};
 }
 
-CommittedManifest read_committed(FileSystem& files, const std::string& directory) {
+CommittedManifest read_committed(FileSystem& files, const std::string& directory, Require require) {
     const std::string commit_path = join_path(directory, std::string(commit_file_name));
     const std::string manifest_path = join_path(directory, std::string(manifest_file_name));
     const CommitMarker marker =
@@ -140,7 +136,11 @@ CommittedManifest read_committed(FileSystem& files, const std::string& directory
              fmt::format("{} was written as {}: the directory was renamed, or files were mixed",
                          manifest_path, manifest.directory));
     }
-    require_files(files, directory, manifest);
+    if (require == Require::AllFiles) {
+        for (const ManifestFile& file : manifest.files) {
+            if (const auto problem = file_problem(files, directory, file)) fail(Exit::BadInput, *problem);
+        }
+    }
     return found;
 }
 

@@ -73,8 +73,8 @@ TEST_CASE("strings are passed round a ring, and from one rank to another", "[thr
                 const std::string mine(static_cast<std::size_t>(100000 * rank),
                                        static_cast<char>('a' + rank));
                 const std::string ring = link.pass((rank + 1) % 3, mine, (rank + 2) % 3);
-                const std::string one =
-                    link.pass(rank == 2 ? 0 : RankLink::nobody, "for rank 0", rank == 0 ? 2 : RankLink::nobody);
+                const std::string one = link.pass(rank == 2 ? 0 : RankLink::nobody, "for rank 0",
+                                                  rank == 0 ? 2 : RankLink::nobody);
                 const std::string own = link.pass(rank, "own", rank);
                 return std::to_string(ring.size()) + ring.substr(0, 1) + one + own;
             },

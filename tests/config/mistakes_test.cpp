@@ -204,10 +204,6 @@ keep_latest = 1
 
 TEST_CASE("What is not in this build is known, explained and refused", "[config][mistakes]") {
     const char* const refused[] = {"precision.gradient=bf16",
-                                   "checkpoint.tiers=[\"a\"]",
-                                   "checkpoint.durable_tier=a",
-                                   "checkpoint.peer_copies=1",
-                                   "checkpoint.backup_to_object_storage=\"s3://b\"",
                                    "fault_tolerance.max_restarts=3",
                                    "fault_tolerance.nonfinite=rollback",
                                    "fault_tolerance.hang_timeout_s=10",

@@ -109,6 +109,8 @@ Value other_value(const Key& key) {
             break;
         case Kind::Sources:
             return std::vector<DataSource>{{"a", 0.5}};
+        case Kind::TextList:
+            return std::vector<std::string>{"a", "b"};
         default:
             break;
     }

@@ -28,7 +28,7 @@ class SoloLink final : public RankLink {
 
 enum class RankOrder {
     Serial,      // one rank runs at a time, in rank order between messages: the same program does the same,
-                 // always
+                 // always; no pass()
     Concurrent,  // as real ranks do
 };
 

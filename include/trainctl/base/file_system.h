@@ -61,13 +61,13 @@ class FileSystem {
     virtual ~FileSystem() = default;
 
     virtual std::unique_ptr<File> open(const std::string& path, Open mode) = 0;
-    // A new file, written from its begin to its end, that is at `path` whole and durable when close() returns,
-    // and not at all if close() is not reached or fails. Refuse: an existing file is Exit::Resource ("exists"),
-    // and a close() that fails leaves nothing at `path`; Replace: what was there stays until close() returns.
-    // After any failure the object must be discarded; what it held is written again by another publish().
-    // One writer per path. By default: a temporary name in the same directory, sync, close, rename,
-    // sync_directory, all of them calls of this object. Overridden where the store has a better way; a file
-    // system that wraps another one forwards it, unless it wants to see those calls.
+    // A new file, written from its begin to its end, that is at `path` whole and durable when close()
+    // returns, and not at all if close() is not reached or fails. Refuse: an existing file is Exit::Resource
+    // ("exists"), and a close() that fails leaves nothing at `path`; Replace: what was there stays until
+    // close() returns. After any failure the object must be discarded; what it held is written again by
+    // another publish(). One writer per path. By default: a temporary name in the same directory, sync,
+    // close, rename, sync_directory, all of them calls of this object. Overridden where the store has a
+    // better way; a file system that wraps another one forwards it, unless it wants to see those calls.
     virtual std::unique_ptr<File> publish(const std::string& path, Existing existing);
     // nullopt if nothing is there; other failures throw.
     virtual std::optional<FileStatus> status(const std::string& path) = 0;

@@ -17,6 +17,7 @@
 #include "trainctl/base/file_system.h"
 #include "trainctl/base/result.h"
 #include "trainctl/checkpoint/load_through.h"
+#include "trainctl/checkpoint/place.h"
 #include "trainctl/checkpoint/resume.h"
 #include "trainctl/checkpoint/retention.h"
 #include "trainctl/checkpoint/scan.h"
@@ -51,7 +52,10 @@ struct SaveReport {
     std::vector<std::string> warnings;  // the checkpoint is committed, but ...
 };
 
-struct SavePlan;  // private to the room
+// Private to the room.
+struct SavePlan;
+struct LoadOrder;
+struct LoadAnswer;
 
 struct LoadRequest {
     std::vector<NamedSlice> wanted;  // this rank's, to be filled; may differ from what was saved in any way
@@ -75,8 +79,11 @@ struct LoadReport {
 };
 
 struct StoreSettings {
-    std::string root;    // shared by all ranks
-    std::string run_id;  // checkpoints of other runs are neither loaded nor deleted
+    std::string root;                // where saves go
+    Reach reach = Reach::Everybody;  // of root
+    Nodes nodes;                     // which ranks share a node's disk
+    std::vector<Place> copies;       // further places that loads look into; of Reach::Everybody
+    std::string run_id;              // checkpoints of other runs are neither loaded nor deleted
     int attempt = 1;
     RetentionPolicy retention;
     std::uint64_t chunk_bytes = 4U << 20U;  // of the checksums
@@ -116,16 +123,36 @@ class CheckpointStore {
     // left (the journal says which; every save does it as well). Returns their names.
     std::vector<std::string> sweep_leftovers();
 
+    // Collective, at a start: the same on the disks of other nodes, and what retention removed while they
+    // were away. Nothing where everybody sees everything.
+    void sweep_nodes(RankLink& link);
+
   private:
+    struct Load;
+    [[nodiscard]] std::vector<Place> places() const;
+    [[nodiscard]] std::string directory_at(std::size_t place, const std::string& directory) const;
     std::string begin_save(const Snapshot& snapshot);
-    SaveReport commit(const Snapshot& snapshot, const std::string& directory, SavePlan& plan,
-                      const std::vector<std::string>& receipts);
+    std::string manifest_of(const Snapshot& snapshot, const std::string& directory, SavePlan& plan,
+                            const std::vector<std::string>& receipts) const;
+    void mark(int rank, const std::string& directory, const std::string& manifest);
+    SaveReport commit(const std::string& directory, const std::string& manifest);
+    void commit_on_nodes(SaveReport& report, const std::string& manifest, RankLink& link);
+    void remove_on_nodes(SaveReport& report, RankLink& link);
     SaveReport write_and_commit(const Snapshot& snapshot, RankLink& link);
     void abandon(const std::string& directory, const std::string& reason);
+    void remove_incomplete(const std::string& directory);
     void prove_visible(const std::string& directory, double patience_s) const;
     void apply_retention(SaveReport& report);
+    [[nodiscard]] CheckpointScan scan_root() const;
+    [[nodiscard]] std::string names_to_sweep() const;
     void report_losses(const CheckpointScan& scan, SaveReport& report);
-    void remember_damage(const Manifest& manifest, const std::string& problem, LoadReport& report);
+    std::string next_candidate(Load& state, const LoadRequest& load) const;
+    std::string judge_load(Load& state, const LoadRequest& load, const LoadOrder& order,
+                           const Manifest& manifest, const std::vector<LoadAnswer>& answers,
+                           LoadReport& report);
+    void complete_node(int rank, const Manifest& manifest, const std::string& manifest_text);
+    void remember_damage(const Manifest& manifest, const std::string& directory, const std::string& problem,
+                         LoadReport& report);
     void forget_damage(const std::string& directory);
     void note(JournalEvent event, std::int64_t step, const std::string& directory, const std::string& text);
     LoadReport load_candidates(const std::function<ResumeDecision(const CheckpointScan&)>& choose,

@@ -39,6 +39,7 @@ struct CheckpointScan {
 
 // A missing `root` is an empty one; entries that are not checkpoints are ignored. With an empty `run_id`
 // checkpoints of all runs are complete. Exit::BadInput only if `root` cannot be listed.
-CheckpointScan scan_checkpoints(FileSystem& files, const std::string& root, const std::string& run_id);
+CheckpointScan scan_checkpoints(FileSystem& files, const std::string& root, const std::string& run_id,
+                                Require require = Require::AllFiles);
 
 }  // namespace trainctl

@@ -156,7 +156,11 @@ struct CheckpointSpec {
     std::int64_t keep_latest = 3;     // >= 2
     std::int64_t keep_every = 0;      // steps; 0: none
     bool async = true;
-    double max_age_s = 0.0;  // 0: three intervals
+    double max_age_s = 0.0;                // 0: three intervals
+    std::vector<std::string> tiers;        // tiers.h; empty: "shared"
+    std::string durable_tier;              // one of them; empty: see durable_tier()
+    std::int64_t peer_copies = 0;          // of a local tier
+    std::string backup_to_object_storage;  // "s3://..."
 
     bool operator==(const CheckpointSpec& other) const = default;
 };

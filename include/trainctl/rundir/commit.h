@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <string_view>
 
@@ -30,9 +31,18 @@ struct CommittedManifest {
     Manifest manifest;
     std::string text;
 };
+// What of a checkpoint must lie in its directory.
+enum class Require {
+    AllFiles,
+    Markers,  // COMMIT and MANIFEST: the disk of one node has only its part of the rest
+};
 // Reads and checks COMMIT, then MANIFEST against it (size, SHA-256, run, step, attempt, own directory name),
 // then the size of every payload file. Exit::BadInput says what is missing or wrong.
-CommittedManifest read_committed(FileSystem& files, const std::string& directory);
+CommittedManifest read_committed(FileSystem& files, const std::string& directory,
+                                 Require require = Require::AllFiles);
+// The payload file is there with the size that MANIFEST gives it; otherwise what is wrong.
+std::optional<std::string> file_problem(FileSystem& files, const std::string& directory,
+                                        const ManifestFile& file);
 
 // Durably writes MANIFEST; then COMMIT, which makes the checkpoint exist and is refused where there is one: a
 // committed checkpoint is never modified. `root` is the directory that holds it.

@@ -12,9 +12,9 @@ namespace trainctl {
 constexpr int durable_tries = 3;
 
 // Publishes `directory`/`name` with `text` (FileSystem::publish). Whatever fails, the file is written again
-// from `text`, as another file, `durable_tries` times in all: the kernel may forget dirty pages after a failed
-// sync, so the same file is never synced again. Refuse: what is there and is not just `text` is kept. Throws
-// the last Error. One writer per path.
+// from `text`, as another file, `durable_tries` times in all: the kernel may forget dirty pages after a
+// failed sync, so the same file is never synced again. Refuse: what is there and is not just `text` is kept.
+// Throws the last Error. One writer per path.
 void write_durably(FileSystem& files, const std::string& directory, std::string_view name,
                    std::string_view text, Existing existing = Existing::Replace);
 

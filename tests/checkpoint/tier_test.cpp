@@ -1,0 +1,310 @@
+// Checkpoints on the disks of nodes, and copies of them elsewhere: what a load makes of what is left.
+#include <algorithm>
+#include <array>
+#include <cerrno>
+#include <deque>
+#include <memory>
+#include <mutex>
+
+#include "checkpoint/toy_state.h"
+#include "support/catch.h"
+#include "support/memory_file_system.h"
+#include "support/node_file_system.h"
+#include "support/rank_links.h"
+#include "trainctl/base/error.h"
+#include "trainctl/checkpoint/scan.h"
+
+using namespace trainctl;
+using namespace trainctl::test;
+using Catch::Matchers::Contains;
+
+namespace {
+
+const RunLayout layout("run");
+constexpr const char* local_root = "nvme/ck";
+constexpr const char* shared_root = "shared/ck";
+constexpr std::uint64_t data_bit = 4200 * 8;  // of a payload file, behind its header
+
+// Four ranks on two nodes, with a disk each.
+struct Cluster {
+    MemoryFileSystem shared;
+    std::array<MemoryFileSystem, 2> disks;
+    std::vector<int> node_of_rank{0, 0, 1, 1};
+    int attempt = 1;
+
+    [[nodiscard]] int ranks() const { return static_cast<int>(node_of_rank.size()); }
+
+    void run(const std::function<void(int, FileSystem&, RankLink&)>& body) {
+        run_linked_ranks(ranks(), RankOrder::Concurrent, [&](RankLink& link) {
+            const auto node = static_cast<std::size_t>(node_of_rank[static_cast<std::size_t>(link.rank())]);
+            NodeFileSystem files(shared, disks.at(node), "nvme");
+            body(link.rank(), files, link);
+        });
+    }
+
+    [[nodiscard]] StoreSettings settings() const {
+        StoreSettings settings = toy_settings(local_root, attempt);
+        settings.reach = Reach::Node;
+        settings.nodes = Nodes(node_of_rank);
+        settings.copies = {{"shared", shared_root, Reach::Everybody}};
+        return settings;
+    }
+
+    // The outcome of every save, at rank 0.
+    std::vector<Result<SaveReport>> save(const std::vector<std::int64_t>& steps) {
+        std::vector<Result<SaveReport>> reports;
+        shared.make_directories("run");
+        run([&](int rank, FileSystem& files, RankLink& link) {
+            ManualClock clock;
+            std::unique_ptr<JournalWriter> journal;
+            Journal history;
+            if (rank == 0) {
+                history = read_journal(files, layout);
+                journal = std::make_unique<JournalWriter>(files, clock, layout, attempt);
+            }
+            StoreSettings mine = settings();
+            mine.retention.keep_latest = 2;
+            CheckpointStore store(files, clock, mine, journal.get(), history);
+            if (rank == 0) store.sweep_leftovers();
+            store.sweep_nodes(link);
+            SliceSet set = std::move(flat_layout(small_tensors(), ranks())[static_cast<std::size_t>(rank)]);
+            for (const std::int64_t step : steps) {
+                set.fill(static_cast<std::uint64_t>(step));
+                auto report = store.save(toy_snapshot(step, set), link);
+                if (rank == 0) reports.push_back(std::move(report));
+            }
+        });
+        ++attempt;
+        return reports;
+    }
+
+    struct Loaded {
+        std::string text;  // "step 20", or what the error says
+        std::vector<std::string> passed_over;
+    };
+    // `whole`: every rank wants all of the state; otherwise each what it saved.
+    Loaded load(bool whole = false) {
+        Loaded loaded;
+        std::deque<std::string> problems;
+        std::mutex mutex;
+        run([&](int rank, FileSystem& files, RankLink& link) {
+            ManualClock clock;
+            CheckpointStore store(files, clock, settings(), nullptr,
+                                  rank == 0 ? read_journal(files, layout) : Journal{});
+            const int parts = whole ? 1 : ranks();
+            SliceSet set =
+                std::move(flat_layout(small_tensors(), parts)[static_cast<std::size_t>(whole ? 0 : rank)]);
+            set.clear();
+            std::string text;
+            std::vector<std::string> passed_over;
+            try {
+                const LoadReport report =
+                    store.resume({ResumeMode::Auto, -1}, RunState::Existing, {set.slices(), {}}, link);
+                text = report.outcome == LoadOutcome::StartFresh
+                           ? "fresh"
+                           : "step " + std::to_string(report.manifest.step);
+                if (report.outcome == LoadOutcome::Loaded &&
+                    !set.holds(static_cast<std::uint64_t>(report.manifest.step)))
+                    text = "wrong contents at rank " + std::to_string(rank);
+                passed_over = report.passed_over;
+            } catch (const Error& error) {
+                text = error.what();
+            }
+            const std::lock_guard lock(mutex);
+            if (rank == 0) loaded = {text, passed_over};
+            problems.push_back(text);
+        });
+        for (const std::string& text : problems) {
+            if (text != loaded.text) loaded.text = "ranks disagree: " + loaded.text + " / " + text;
+        }
+        return loaded;
+    }
+
+    // Path of one checkpoint of this step on a node's disk.
+    std::string path(std::int64_t step, std::size_t node = 0) {
+        for (const CompleteCheckpoint& found :
+             scan_checkpoints(disks.at(node), local_root, "run-1", Require::Markers).complete) {
+            if (found.name.step == step) return found.path;
+        }
+        return {};
+    }
+    // A whole replica in the shared place, as a copy leaves it.
+    void copy_to_shared(std::int64_t step) {
+        const std::string from = path(step);
+        const std::string to = join_path(shared_root, from.substr(from.rfind('/') + 1));
+        for (MemoryFileSystem& disk : disks) {
+            for (const std::string& file : disk.all_files()) {
+                if (file.starts_with(from))
+                    shared.put(to + file.substr(from.size()), disk.contents(file).value());
+            }
+        }
+    }
+    // The disk of this node is a new one.
+    void replace_disk(std::size_t node) { disks.at(node).erase("nvme"); }
+};
+
+bool mentions(const std::vector<std::string>& lines, const std::string& what) {
+    return std::any_of(lines.begin(), lines.end(),
+                       [&](const std::string& line) { return line.find(what) != std::string::npos; });
+}
+
+}  // namespace
+
+TEST_CASE("every node keeps its part of a checkpoint, with MANIFEST and COMMIT") {
+    Cluster cluster;
+    const auto reports = cluster.save({10, 20, 30});
+    REQUIRE(reports.size() == 3);
+    for (const auto& report : reports) REQUIRE(report.ok());
+    CHECK(reports.back().value().warnings.empty());
+    for (std::size_t node = 0; node < 2; ++node) {
+        INFO("node " << node);
+        const std::string path = cluster.path(30, node);
+        REQUIRE_FALSE(path.empty());
+        std::vector<std::string> names = cluster.disks.at(node).list(path);
+        const std::vector<std::string> files =
+            node == 0 ? std::vector<std::string>{"COMMIT", "MANIFEST", "r00000.st", "r00001.st"}
+                      : std::vector<std::string>{"COMMIT", "MANIFEST", "r00002.st", "r00003.st"};
+        CHECK(names == files);
+        // Retention works on all nodes.
+        CHECK(cluster.path(10, node).empty());
+        CHECK(cluster.disks.at(node).list(local_root).size() == 2);
+    }
+    CHECK(cluster.load().text == "step 30");
+}
+
+TEST_CASE("a load in another layout brings what it needs from node to node") {
+    Cluster cluster;
+    cluster.save({10, 20});
+    const Cluster::Loaded loaded = cluster.load(true);
+    CHECK(loaded.text == "step 20");
+    CHECK(mentions(loaded.passed_over, "brought from other nodes"));
+    // What was brought stays, complete with its markers: the next load needs no message.
+    CHECK(cluster.load(true).passed_over.empty());
+}
+
+TEST_CASE("ranks that come back in another order find their parts") {
+    Cluster cluster;
+    cluster.save({10, 20});
+    cluster.node_of_rank = {1, 1, 0, 0};
+    CHECK(cluster.load().text == "step 20");
+    cluster.node_of_rank = {0, 1};
+    CHECK(cluster.load().text == "step 20");
+}
+
+TEST_CASE("a node that was lost takes the checkpoints with it, unless there is a copy elsewhere") {
+    for (const std::size_t lost : {std::size_t{0}, std::size_t{1}}) {
+        INFO("node " << lost);
+        Cluster alone;
+        alone.save({10, 20});
+        alone.replace_disk(lost);
+        const std::string text = alone.load().text;
+        CHECK_THAT(text, Contains("the run made progress but no checkpoint can be loaded"));
+        CHECK_THAT(text, Contains("checkpoint.peer_copies"));
+
+        Cluster copied;
+        copied.save({10, 20});
+        copied.copy_to_shared(10);
+        copied.replace_disk(lost);
+        CHECK(copied.load().text == "step 10");
+        CHECK(copied.load(true).text == "step 10");
+    }
+}
+
+TEST_CASE("a bad chunk is read from another replica of the same checkpoint, which is said") {
+    for (const bool missing : {false, true}) {
+        Cluster cluster;
+        cluster.save({10, 20});
+        cluster.copy_to_shared(20);
+        const std::string file = cluster.path(20, 1) + "/r00002.st";
+        if (missing) {
+            cluster.disks[1].erase(file);
+        } else {
+            cluster.disks[1].flip_bit(file, data_bit);
+        }
+        const Cluster::Loaded loaded = cluster.load();
+        CHECK(loaded.text == "step 20");
+        if (!missing) {
+            CHECK(mentions(loaded.passed_over, "chunk 8 (bytes 4096 to "));
+            CHECK(mentions(loaded.passed_over, "read from another replica"));
+        }
+    }
+    // Both replicas: the older checkpoint.
+    Cluster cluster;
+    cluster.save({10, 20});
+    cluster.copy_to_shared(20);
+    cluster.disks[1].flip_bit(cluster.path(20, 1) + "/r00002.st", data_bit);
+    const std::string shared_file =
+        join_path(join_path(shared_root, cluster.shared.list(shared_root).at(0)), "r00002.st");
+    cluster.shared.flip_bit(shared_file, data_bit);
+    const Cluster::Loaded loaded = cluster.load();
+    CHECK(loaded.text == "step 10");
+    CHECK(mentions(loaded.passed_over, "r00002.st is damaged"));
+}
+
+TEST_CASE("a file that is bad on its own node comes from a node that has a copy") {
+    Cluster cluster;
+    cluster.save({10, 20});
+    const std::string file = cluster.path(20, 1) + "/r00002.st";
+    cluster.disks[0].put(file, cluster.disks[1].contents(file).value());
+    SECTION("damaged") { cluster.disks[1].flip_bit(file, data_bit); }
+    SECTION("gone") { cluster.disks[1].erase(file); }
+    SECTION("with the whole disk") {
+        const std::string other = cluster.path(20, 1) + "/r00003.st";
+        cluster.disks[0].put(other, cluster.disks[1].contents(other).value());
+        cluster.replace_disk(1);
+    }
+    CHECK(cluster.load().text == "step 20");
+    CHECK(cluster.disks[1].contents(file) == cluster.disks[0].contents(file));
+    CHECK_FALSE(mentions(cluster.load().passed_over, "brought"));
+    // Damaged on both: the older one.
+    cluster.disks[0].flip_bit(file, data_bit);
+    cluster.disks[1].flip_bit(file, data_bit);
+    CHECK(cluster.load().text != "step 20");
+}
+
+TEST_CASE("a save that fails on any node is no checkpoint on any") {
+    for (const std::string name : {"r00003", "MANIFEST"}) {
+        INFO(name);
+        Cluster cluster;
+        cluster.save({10});
+        cluster.disks[1].add_fault({ENOSPC, FileOp::Write, name, 0, 100});
+        const auto failed = cluster.save({20});
+        REQUIRE(failed.size() == 1);
+        REQUIRE_FALSE(failed[0].ok());
+        CHECK(failed[0].error().code() == Exit::Resource);
+        cluster.disks[1].clear_faults();
+        CHECK(cluster.disks[0].list(local_root).size() == 1);
+        CHECK(cluster.disks[1].list(local_root).size() == 1);
+        CHECK(cluster.load().text == "step 10");
+        CHECK(cluster.save({20}).back().ok());
+        CHECK(cluster.load().text == "step 20");
+    }
+}
+
+TEST_CASE("a node without its COMMIT is a warning of the save, and no loss") {
+    Cluster cluster;
+    cluster.disks[1].add_fault({ENOSPC, FileOp::Write, "COMMIT", 0, 100});
+    const auto reports = cluster.save({10});
+    REQUIRE(reports.at(0).ok());
+    CHECK(mentions(reports[0].value().warnings, "[rank 2]"));
+    cluster.disks[1].clear_faults();
+    CHECK(cluster.load().text == "step 10");
+    // Whoever loads completes it.
+    CHECK_FALSE(cluster.path(10, 1).empty());
+}
+
+TEST_CASE("what an interrupted save left on the nodes is swept by the next start") {
+    Cluster cluster;
+    cluster.save({10});
+    // Everything but COMMIT, as after a crash just before it.
+    const std::string path = cluster.path(10);
+    cluster.disks[0].erase(path + "/COMMIT");
+    cluster.disks[1].erase(path + "/COMMIT");
+    cluster.shared.erase("run/journal");
+    cluster.shared.put("run/journal/none", "");
+    const std::string other = "nvme/ck/s000000077-a0009-00000001";
+    cluster.disks[1].put(other + "/r00000.st", "of a run that nobody here knows");
+    cluster.save({20});
+    CHECK(cluster.disks[1].status(other));
+    CHECK(cluster.load().text == "step 20");
+}
