@@ -91,11 +91,6 @@ void ChunkReader::load(std::uint64_t chunk) {
     }
 }
 
-std::span<const std::byte> ChunkReader::chunk(std::uint64_t index) {
-    load(index);
-    return buffer_;
-}
-
 void ChunkReader::read(std::uint64_t offset, std::span<std::byte> into) {
     while (!into.empty()) {
         load(offset / chunk_bytes_);
@@ -105,6 +100,11 @@ void ChunkReader::read(std::uint64_t offset, std::span<std::byte> into) {
         into = into.subspan(count);
         offset += count;
     }
+}
+
+std::span<const std::byte> ChunkReader::chunk(std::uint64_t index) {
+    load(index);
+    return buffer_;
 }
 
 void ChunkReader::verify_all() {

@@ -31,7 +31,7 @@ class ChunkReader {
     // the next replica, which all later chunks come from too; then Exit::BadInput naming file, chunk, bytes,
     // expected and actual checksum.
     void read(std::uint64_t offset, std::span<std::byte> into);
-    // The whole chunk; valid until the next call.
+    // The bytes of one chunk, checked; valid until the next call.
     std::span<const std::byte> chunk(std::uint64_t index);
     // Checks every chunk of the file.
     void verify_all();
