@@ -62,6 +62,7 @@ void CheckpointStore::note(JournalEvent event, std::int64_t step, const std::str
     record.step = step;
     record.directory = directory;
     record.text = text;
+    const std::lock_guard lock(history_mutex_);
     if (journal_ != nullptr) journal_->append(record);
     record.attempt = settings_.attempt;
     history_.records.push_back(std::move(record));
@@ -173,6 +174,16 @@ void CheckpointStore::sweep_nodes(RankLink& link) {
             if (line.front() == deleted || !committed) remove_checkpoint(files_, settings_.root, directory);
         }
     });
+}
+
+std::set<std::string> CheckpointStore::unwanted_copies() const {
+    const std::lock_guard lock(history_mutex_);
+    std::set<std::string> unwanted;
+    for (const JournalRecord& record : history_.records) {
+        if (record.event == JournalEvent::Delete || record.event == JournalEvent::Failed)
+            unwanted.insert(record.directory);
+    }
+    return unwanted;
 }
 
 // What must not be on any node: deleted; or begun, and committed neither there nor here.

@@ -75,27 +75,69 @@ std::vector<Transfer> TransferPlan::next(const Manifest& manifest, const std::ve
     return transfers;
 }
 
-void make_transfers(FileSystem& files, const std::string& directory, const Manifest& manifest,
-                    const std::vector<Transfer>& transfers, RankLink& link) {
+namespace {
+
+// Every rank gives one file at most and takes one at most, so that all can work at once.
+using Batch = std::vector<Transfer>;
+
+std::vector<Batch> batches_of(const std::vector<Transfer>& transfers) {
+    std::vector<Batch> batches;
     for (const Transfer& transfer : transfers) {
+        const auto fits = [&](const Batch& batch) {
+            return std::none_of(batch.begin(), batch.end(), [&](const Transfer& other) {
+                return other.from == transfer.from || other.to == transfer.to;
+            });
+        };
+        const auto batch = std::find_if(batches.begin(), batches.end(), fits);
+        if (batch == batches.end()) {
+            batches.push_back({transfer});
+        } else {
+            batch->push_back(transfer);
+        }
+    }
+    return batches;
+}
+
+void make_batch(FileSystem& files, const std::string& directory, const Manifest& manifest, const Batch& batch,
+                RankLink& link) {
+    std::optional<ChunkReader> reader;
+    std::unique_ptr<ArrivingFile> arriving;
+    int to = RankLink::nobody;
+    int from = RankLink::nobody;
+    std::size_t given = 0;  // chunks
+    std::size_t taken = 0;
+    std::size_t most = 0;
+    for (const Transfer& transfer : batch) {
         const ManifestFile& file = manifest.files.at(transfer.file);
-        const bool gives = transfer.from == link.rank();
-        const bool takes = transfer.to == link.rank();
-        std::optional<ChunkReader> reader;
-        std::optional<ArrivingFile> arriving;
-        if (gives) {
+        most = std::max(most, file.chunk_crcs.size());
+        if (transfer.from == link.rank()) {
+            to = transfer.to;
+            given = file.chunk_crcs.size();
             reader.emplace(files, std::vector<std::string>{join_path(directory, file.name)}, file,
                            manifest.chunk_bytes);
         }
-        if (takes) arriving.emplace(files, directory, file);
-        for (std::size_t chunk = 0; chunk < file.chunk_crcs.size(); ++chunk) {
-            const std::string bytes = link.pass(gives ? transfer.to : RankLink::nobody,
-                                                gives ? read_chunk(*reader, chunk) : std::string(),
-                                                takes ? transfer.from : RankLink::nobody);
-            if (takes) arriving->add(chunk, bytes);
+        if (transfer.to == link.rank()) {
+            from = transfer.from;
+            taken = file.chunk_crcs.size();
+            arriving = std::make_unique<ArrivingFile>(files, directory, file);
         }
-        if (takes) arriving->finish();
     }
+    for (std::size_t chunk = 0; chunk < most; ++chunk) {
+        const bool gives = chunk < given;
+        const bool takes = chunk < taken;
+        const std::string bytes =
+            link.pass(gives ? to : RankLink::nobody, gives ? read_chunk(*reader, chunk) : std::string(),
+                      takes ? from : RankLink::nobody);
+        if (takes) arriving->add(chunk, bytes);
+    }
+    if (arriving) arriving->finish();
+}
+
+}  // namespace
+
+void make_transfers(FileSystem& files, const std::string& directory, const Manifest& manifest,
+                    const std::vector<Transfer>& transfers, RankLink& link) {
+    for (const Batch& batch : batches_of(transfers)) make_batch(files, directory, manifest, batch, link);
     agree(link, [] {});  // other ranks of a node read what one of them took
 }
 

@@ -12,7 +12,9 @@
 #include "support/node_file_system.h"
 #include "support/rank_links.h"
 #include "trainctl/base/error.h"
+#include "trainctl/checkpoint/commands.h"
 #include "trainctl/checkpoint/scan.h"
+#include "trainctl/checkpoint/tier_copy.h"
 
 using namespace trainctl;
 using namespace trainctl::test;
@@ -31,6 +33,7 @@ struct Cluster {
     std::array<MemoryFileSystem, 2> disks;
     std::vector<int> node_of_rank{0, 0, 1, 1};
     int attempt = 1;
+    ManualClock clock;
 
     [[nodiscard]] int ranks() const { return static_cast<int>(node_of_rank.size()); }
 
@@ -55,7 +58,6 @@ struct Cluster {
         std::vector<Result<SaveReport>> reports;
         shared.make_directories("run");
         run([&](int rank, FileSystem& files, RankLink& link) {
-            ManualClock clock;
             std::unique_ptr<JournalWriter> journal;
             Journal history;
             if (rank == 0) {
@@ -88,7 +90,6 @@ struct Cluster {
         std::deque<std::string> problems;
         std::mutex mutex;
         run([&](int rank, FileSystem& files, RankLink& link) {
-            ManualClock clock;
             CheckpointStore store(files, clock, settings(), nullptr,
                                   rank == 0 ? read_journal(files, layout) : Journal{});
             const int parts = whole ? 1 : ranks();
@@ -120,6 +121,44 @@ struct Cluster {
         return loaded;
     }
 
+    // Of every rank alike: empty if it was copied, else why not.
+    std::string copy(std::int64_t step, const std::set<std::string>& unwanted = {},
+                     CopyReport* report = nullptr) {
+        const std::string from = path(step);
+        return each_rank([&](int rank, FileSystem& files, RankLink& link) {
+            TierCopier copier = make_copier(files, unwanted);
+            const auto result = copier.copy(from.substr(from.rfind('/') + 1),
+                                            {"shared", shared_root, Reach::Everybody}, link);
+            if (rank == 0 && report != nullptr && result.ok()) *report = result.value();
+            return result.ok() ? std::string() : std::string(result.error().what());
+        });
+    }
+    std::string copy_to_peers(std::int64_t step) {
+        const std::string from = path(step);
+        return each_rank([&](int /*rank*/, FileSystem& files, RankLink& link) {
+            TierCopier copier = make_copier(files, {});
+            const auto result = copier.copy_to_peers(from.substr(from.rfind('/') + 1), link);
+            return result.ok() ? std::string() : std::string(result.error().what());
+        });
+    }
+    [[nodiscard]] TierCopier make_copier(FileSystem& files, const std::set<std::string>& unwanted) {
+        CopySettings how;
+        how.from = {"local", local_root, Reach::Node};
+        how.nodes = Nodes(node_of_rank);
+        how.run_id = "run-1";
+        how.unwanted = [unwanted] { return unwanted; };
+        return {files, clock, std::move(how)};
+    }
+    std::string each_rank(const std::function<std::string(int, FileSystem&, RankLink&)>& body) {
+        std::vector<std::string> texts(node_of_rank.size());
+        run([&](int rank, FileSystem& files, RankLink& link) {
+            texts[static_cast<std::size_t>(rank)] = body(rank, files, link);
+        });
+        for (const std::string& text : texts)
+            if (text != texts[0]) return "ranks disagree: " + texts[0] + " / " + text;
+        return texts[0];
+    }
+
     // Path of one checkpoint of this step on a node's disk.
     std::string path(std::int64_t step, std::size_t node = 0) {
         for (const CompleteCheckpoint& found :
@@ -127,17 +166,6 @@ struct Cluster {
             if (found.name.step == step) return found.path;
         }
         return {};
-    }
-    // A whole replica in the shared place, as a copy leaves it.
-    void copy_to_shared(std::int64_t step) {
-        const std::string from = path(step);
-        const std::string to = join_path(shared_root, from.substr(from.rfind('/') + 1));
-        for (MemoryFileSystem& disk : disks) {
-            for (const std::string& file : disk.all_files()) {
-                if (file.starts_with(from))
-                    shared.put(to + file.substr(from.size()), disk.contents(file).value());
-            }
-        }
     }
     // The disk of this node is a new one.
     void replace_disk(std::size_t node) { disks.at(node).erase("nvme"); }
@@ -203,7 +231,7 @@ TEST_CASE("a node that was lost takes the checkpoints with it, unless there is a
 
         Cluster copied;
         copied.save({10, 20});
-        copied.copy_to_shared(10);
+        REQUIRE(copied.copy(10).empty());
         copied.replace_disk(lost);
         CHECK(copied.load().text == "step 10");
         CHECK(copied.load(true).text == "step 10");
@@ -214,7 +242,7 @@ TEST_CASE("a bad chunk is read from another replica of the same checkpoint, whic
     for (const bool missing : {false, true}) {
         Cluster cluster;
         cluster.save({10, 20});
-        cluster.copy_to_shared(20);
+        REQUIRE(cluster.copy(20).empty());
         const std::string file = cluster.path(20, 1) + "/r00002.st";
         if (missing) {
             cluster.disks[1].erase(file);
@@ -231,7 +259,7 @@ TEST_CASE("a bad chunk is read from another replica of the same checkpoint, whic
     // Both replicas: the older checkpoint.
     Cluster cluster;
     cluster.save({10, 20});
-    cluster.copy_to_shared(20);
+    REQUIRE(cluster.copy(20).empty());
     cluster.disks[1].flip_bit(cluster.path(20, 1) + "/r00002.st", data_bit);
     const std::string shared_file =
         join_path(join_path(shared_root, cluster.shared.list(shared_root).at(0)), "r00002.st");
@@ -307,4 +335,109 @@ TEST_CASE("what an interrupted save left on the nodes is swept by the next start
     cluster.save({20});
     CHECK(cluster.disks[1].status(other));
     CHECK(cluster.load().text == "step 20");
+}
+
+TEST_CASE("a copy is complete, is made once, and is completed where it was interrupted") {
+    Cluster cluster;
+    cluster.save({10, 20});
+    CopyReport report;
+    cluster.shared.add_fault({ENOSPC, FileOp::Write, "r00002", 0, 100});
+    CHECK_THAT(cluster.copy(20), Contains("No space left"));
+    CHECK(scan_checkpoints(cluster.shared, shared_root, "").complete.empty());
+    cluster.shared.clear_faults();
+    CHECK(cluster.copy(20, {}, &report).empty());
+    CHECK(report.bytes > 0);
+    const auto copies = scan_checkpoints(cluster.shared, shared_root, "run-1").complete;
+    REQUIRE(copies.size() == 1);
+    CHECK(checkpoint_verify(cluster.shared, copies[0].path, OutputFormat::Text).exit == Exit::Ok);
+    CHECK(cluster.copy(20, {}, &report).empty());
+    CHECK(report.bytes == 0);
+    cluster.replace_disk(0);
+    cluster.replace_disk(1);
+    CHECK(cluster.load().text == "step 20");
+}
+
+TEST_CASE("a damaged file is not copied, and the chunk is named") {
+    Cluster cluster;
+    cluster.save({10, 20});
+    cluster.disks[1].flip_bit(cluster.path(20, 1) + "/r00003.st", data_bit);
+    const std::string problem = cluster.copy(20);
+    CHECK_THAT(problem, Contains("[rank 2]") || Contains("[rank 3]"));
+    CHECK_THAT(problem, Contains("r00003.st is damaged: chunk 8"));
+    CHECK(scan_checkpoints(cluster.shared, shared_root, "").complete.empty());
+}
+
+TEST_CASE("what retention removed where saves go goes from the copies as well") {
+    Cluster cluster;
+    cluster.save({10});
+    const std::string first = cluster.path(10).substr(std::string(local_root).size() + 1);
+    CHECK(cluster.copy(10).empty());
+    cluster.save({20, 30});
+    CHECK(cluster.path(10).empty());
+    CopyReport report;
+    CHECK(cluster.copy(30, {first}, &report).empty());
+    CHECK(report.removed == std::vector<std::string>{first});
+    CHECK(scan_checkpoints(cluster.shared, shared_root, "").complete.size() == 1);
+}
+
+TEST_CASE("with copies on the next node, any one node may be lost") {
+    for (const std::size_t lost : {std::size_t{0}, std::size_t{1}}) {
+        for (const std::vector<int>& nodes :
+             {std::vector<int>{0, 0, 1, 1}, std::vector<int>{0, 1}, std::vector<int>{0, 0, 0, 1}}) {
+            Cluster cluster;
+            cluster.node_of_rank = nodes;
+            cluster.save({10, 20});
+            CHECK(cluster.copy_to_peers(20).empty());
+            cluster.replace_disk(lost);
+            CHECK(cluster.load().text == "step 20");
+        }
+    }
+}
+
+TEST_CASE("a peer that cannot take its copy is told of, and nothing is lost") {
+    Cluster cluster;
+    cluster.save({10, 20});
+    cluster.disks[0].add_fault({ENOSPC, FileOp::Write, "r00003", 0, 100});
+    CHECK_THAT(cluster.copy_to_peers(20), Contains("r00003.st is missing"));
+    cluster.disks[0].clear_faults();
+    CHECK(cluster.load().text == "step 20");
+    CHECK(cluster.copy_to_peers(20).empty());
+}
+
+TEST_CASE("a copy that stops anywhere is whole or is not there") {
+    MemoryFileSystem saved;
+    std::string directory;
+    {
+        saved.make_directories("run");
+        ManualClock clock;
+        SoloLink link;
+        CheckpointStore store(saved, clock, toy_settings(local_root), nullptr, Journal{});
+        SliceSet set = std::move(flat_layout(small_tensors(), 1)[0]);
+        set.fill(10);
+        directory = store.save(toy_snapshot(10, set), link).value().directory;
+    }
+    const auto copy = [&](MemoryFileSystem& files) {
+        ManualClock clock;
+        SoloLink link;
+        CopySettings how;
+        how.from = {"first", local_root, Reach::Everybody};
+        TierCopier copier(files, clock, how);
+        return copier.copy(directory, {"shared", shared_root, Reach::Everybody}, link).ok();
+    };
+    const auto fresh = [&] { return saved.all_kept(); };
+    const auto clean = fresh();
+    REQUIRE(copy(*clean));
+    for (std::uint64_t k = 0; k < clean->mutations(); ++k) {
+        const auto files = fresh();
+        files->crash_at(k);
+        CHECK_FALSE(copy(*files));
+        REQUIRE(files->crashed());
+        for_each_crash_state(*files, 20, [&](MemoryFileSystem& disk, const std::string& what) {
+            INFO("stopped at operation " << k << ", " << what);
+            for (const CompleteCheckpoint& found : scan_checkpoints(disk, shared_root, "").complete)
+                CHECK(checkpoint_verify(disk, found.path, OutputFormat::Text).exit == Exit::Ok);
+            CHECK(copy(disk));
+            CHECK(scan_checkpoints(disk, shared_root, "").complete.size() == 1);
+        });
+    }
 }

@@ -7,6 +7,7 @@
 #include <cstdint>
 #include <functional>
 #include <map>
+#include <mutex>
 #include <optional>
 #include <set>
 #include <span>
@@ -123,6 +124,8 @@ class CheckpointStore {
     // left (the journal says which; every save does it as well). Returns their names.
     std::vector<std::string> sweep_leftovers();
 
+    // Rank 0, any thread: what must not be among copies elsewhere: removed here, or given up.
+    [[nodiscard]] std::set<std::string> unwanted_copies() const;
     // Collective, at a start: the same on the disks of other nodes, and what retention removed while they
     // were away. Nothing where everybody sees everything.
     void sweep_nodes(RankLink& link);
@@ -161,6 +164,7 @@ class CheckpointStore {
     FileSystem& files_;
     Clock& clock_;
     StoreSettings settings_;
+    mutable std::mutex history_mutex_;
     JournalWriter* journal_;
     Journal history_;              // with what this attempt appended
     std::set<std::string> known_;  // rank 0: directories that were complete at the last look
