@@ -231,9 +231,8 @@ Assembly assemble(FileSystem& files, const std::vector<Place>& places, const std
 
 }  // namespace
 
-Catalogue visible_checkpoints(FileSystem& files, const std::vector<Place>& places,
-                              const std::string& run_id) {
-    return assemble(files, places, run_id).take();
+CheckpointScan scan_places(FileSystem& files, const std::vector<Place>& places, const std::string& run_id) {
+    return assemble(files, places, run_id).take().scan;
 }
 
 Catalogue gather_checkpoints(FileSystem& files, const std::vector<Place>& places, const Nodes& nodes,

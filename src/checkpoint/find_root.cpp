@@ -7,6 +7,7 @@
 
 #include "trainctl/base/error.h"
 #include "trainctl/config/load.h"
+#include "trainctl/config/tiers.h"
 #include "trainctl/rundir/layout.h"
 
 namespace trainctl {
@@ -21,7 +22,7 @@ bool may_hold_checkpoints(FileSystem& files, const std::string& path) {
            });
 }
 
-// What the newest attempt's record says of checkpoint.directory; empty: nothing, or RUN/checkpoints.
+// Where the newest attempt's record says that saves go; empty: it says nothing, or RUN/checkpoints.
 std::string recorded_directory(FileSystem& files, const RunLayout& layout) {
     const std::string records = parent_path(layout.record(1));
     int newest = 0;
@@ -32,7 +33,9 @@ std::string recorded_directory(FileSystem& files, const RunLayout& layout) {
     const std::string spec = join_path(layout.record(newest), "spec.toml");
     if (newest == 0 || !files.status(spec)) return {};
     const LoadedJob job = load_job(files, spec);
-    return job.usable({"checkpoint.directory"}) ? job.spec.checkpoint.directory : std::string();
+    if (!job.usable({"checkpoint.directory", "checkpoint.tiers"})) return {};
+    const Tier first = checkpoint_tiers(job.spec.checkpoint).front();
+    return first.path.empty() ? job.spec.checkpoint.directory : first.path;
 }
 
 }  // namespace
@@ -57,7 +60,7 @@ std::string find_checkpoint_root(FileSystem& files, const std::string& path) {
         if (files.status(elsewhere)) return elsewhere;
         fail(Exit::BadInput,
              fmt::format(
-                 "the run in {} keeps its checkpoints in checkpoint.directory = \"{}\", which is not there "
+                 "the run in {} keeps its checkpoints in \"{}\", which is not there "
                  "(a relative path begins where the run was started). Give that directory instead, as it "
                  "is named from here",
                  root, elsewhere));

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 
+#include "cli/checkpoint_places.h"
 #include "cli/checkpoint_space.h"
 #include "cli/rank_device.h"
 #include "cli/run_places.h"
@@ -130,7 +131,7 @@ void check_disk(FileSystem& files, const LoadedJob& loaded, std::optional<std::i
                                       "checkpoint.keep_latest", "checkpoint.keep_every"}) &&
                        model.layers > 0 && model.head_dim > 0 && model.vocab_size > 0 && !job.run_dir.empty();
     if (!known) return;
-    const RunLayout layout(job.run_dir, job.checkpoint.directory);
+    const RunLayout layout = run_layout(job);
     try {
         const SpaceNeed need = checkpoint_space(files, job, ranks.value_or(1));
         if (const auto lack = lack_of_space(files, layout.checkpoints(), need)) {

@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include "cli/checkpoint_places.h"
 #include "trainctl/base/hash.h"
 #include "trainctl/config/write.h"
 #include "trainctl/rundir/attempt.h"
@@ -77,7 +78,7 @@ RunDirectory::RunDirectory(Invocation& invocation, Log& log, const JobSpec& job,
                            const std::function<bool()>& asked_to_stop, std::function<void()> on_lost)
     : invocation_(invocation),
       log_(log),
-      layout_(job.run_dir, job.checkpoint.directory),
+      layout_(run_layout(job)),
       processes_(make_linux_process_table(invocation.files)) {
     FileSystem& files = invocation.files;
     const auto on_wait = [&](const std::optional<ProcessIdentity>& owner) {

@@ -2,13 +2,14 @@
 
 #include <fmt/format.h>
 
+#include "cli/checkpoint_places.h"
 #include "trainctl/base/error.h"
 #include "trainctl/rundir/layout.h"
 
 namespace trainctl {
 
 std::vector<UnusablePlace> unusable_places(FileSystem& files, const JobSpec& job) {
-    const RunLayout layout(job.run_dir, job.checkpoint.directory);
+    const RunLayout layout = run_layout(job);
     // The longest path comes last: a run_dir may be short enough where what lies in it is not.
     const std::string checkpoint =
         join_path(layout.checkpoints(), checkpoint_directory_name({job.steps, 1, 0}));

@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include "cli/checkpoint_places.h"
 #include "cli/checkpoint_space.h"
 #include "cli/run_places.h"
 #include "cli/start_wait.h"
@@ -16,10 +17,13 @@ namespace {
 // What an existing run has to say to being continued by this job.
 void refuse_other_run(FileSystem& files, const RunLayout& layout, const RunIdentity& identity,
                       const JobSpec& job, const TrainOptions& options, const std::string& data_id) {
-    check_resume(options.resume, scan_checkpoints(files, layout.checkpoints(), identity.run_id),
-                 read_journal(files, layout), [&](const Manifest& stored) {
-                     require_same_run(stored, job, data_id, options.allowed_changes);
-                 });
+    const std::vector<Place> places = checkpoint_places(job);
+    const CheckpointScan scan = scan_places(files, places, identity.run_id);
+    // Other nodes may have what this one, which may be new, does not see: the load finds out.
+    if (places.front().reach == Reach::Node && scan.complete.empty()) return;
+    check_resume(options.resume, scan, read_journal(files, layout), [&](const Manifest& stored) {
+        require_same_run(stored, job, data_id, options.allowed_changes);
+    });
 }
 
 // Rank 0. Reads only.
@@ -45,7 +49,7 @@ SharedRun open_run(RankContext& context, const JobSpec& job, const TrainOptions&
                    const std::string& data_id, std::unique_ptr<RunDirectory>& directory) {
     const std::string answer =
         wait_at_rank_0(context.world.control(), context.stop, [&](const std::function<bool()>& asked) {
-            const RunLayout layout(job.run_dir, job.checkpoint.directory);
+            const RunLayout layout = run_layout(job);
             refuse_early(context, layout, job, options, data_id);
             directory = std::make_unique<RunDirectory>(context.invocation, context.log, job,
                                                        options.resume.mode, asked,

@@ -3,6 +3,7 @@
 #include <CLI/CLI.hpp>
 #include <memory>
 
+#include "cli/checkpoint_places.h"
 #include "cli/job_options.h"
 #include "cli/profile_option.h"
 #include "cli/rank_errors.h"
@@ -20,10 +21,10 @@ ResumeRequest resume_of(FileSystem& files, const JobSpec& job, const std::string
     try {
         return parse_resume(text);
     } catch (const Error& error) {
-        const RunLayout layout(job.run_dir, job.checkpoint.directory);
+        const RunLayout layout = run_layout(job);
         const auto identity = read_run_identity(files, layout);
         if (!identity) throw;
-        const CheckpointScan scan = scan_checkpoints(files, layout.checkpoints(), identity->run_id);
+        const CheckpointScan scan = scan_places(files, checkpoint_places(job), identity->run_id);
         fail(error.code(), fmt::format("{}; complete checkpoints of {}: {}", error.what(), job.run_dir,
                                        available_steps(scan)));
     }

@@ -36,6 +36,7 @@ class TrainObserver final : public StepObserver {
     }
 
     void checkpoint(const CheckpointRecord& record) override { append(to_json(record)); }
+    void copy(const CopyRecord& record) override { append(to_json(record)); }
 
   private:
     void append(const std::string& line) {
@@ -65,6 +66,7 @@ class SilentObserver final : public StepObserver {
     void step(const StepRecord& /*record*/) override {}
     void evaluation(const EvaluationRecord& /*record*/) override {}
     void checkpoint(const CheckpointRecord& /*record*/) override {}
+    void copy(const CopyRecord& /*record*/) override {}
 };
 
 }  // namespace

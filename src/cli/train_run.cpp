@@ -8,6 +8,8 @@
 #include <map>
 #include <sstream>
 
+#include "cli/checkpoint_copies.h"
+#include "cli/checkpoint_places.h"
 #include "cli/checkpoint_space.h"
 #include "cli/gpu_watch.h"
 #include "cli/graph_report.h"
@@ -134,7 +136,7 @@ DryPass require_memory(RankContext& context, RankLink& link, const RankOnDevice&
 void prepare_checkpoints(RankContext& context, CheckpointStore& store, const JobSpec& job) {
     for (const std::string& swept : store.sweep_leftovers())
         context.log.info(fmt::format("checkpoint {} was never completed and is removed", swept));
-    require_space(context.invocation.files, RunLayout(job.run_dir, job.checkpoint.directory).checkpoints(),
+    require_space(context.invocation.files, run_layout(job).checkpoints(),
                   checkpoint_space(context.invocation.files, job, context.world.size()));
 }
 
@@ -261,9 +263,13 @@ Exit train_run(RankContext& context, const JobSpec& job, const TrainOptions& opt
         if (error.code() == Exit::Interrupted) return stop_early(context, error.what());
         throw;
     }
-    const RunLayout layout(job.run_dir, job.checkpoint.directory);
+    const RunLayout layout = run_layout(job);
     StoreSettings settings;
-    settings.root = layout.checkpoints();
+    const std::vector<Place> places = checkpoint_places(job);
+    settings.root = places.front().root;
+    settings.reach = places.front().reach;
+    settings.nodes = nodes_of(hosts);
+    settings.copies.assign(places.begin() + 1, places.end());
     settings.run_id = run.run_id;
     settings.attempt = run.attempt;
     settings.retention = {job.checkpoint.keep_latest, job.checkpoint.keep_every};
@@ -274,7 +280,8 @@ Exit train_run(RankContext& context, const JobSpec& job, const TrainOptions& opt
         write_record(context, *directory, job, hosts, data_print);
         prepare_checkpoints(context, store, job);
     });
-    warn_unshared_directory(context, link, layout.checkpoints());
+    store.sweep_nodes(link);
+    if (settings.reach == Reach::Everybody) warn_unshared_directory(context, link, layout.checkpoints());
     tune_products(context, rank, job, plan.products, layout);
 
     const bool validates = job.training.eval_interval > 0 && corpus->windows(Split::Validation) > 0;
@@ -295,8 +302,11 @@ Exit train_run(RankContext& context, const JobSpec& job, const TrainOptions& opt
     if (asked_to_stop(control, context.stop)) return stop_early(context, nothing_trained);
     PeakRate peak_of_all(peak.flops_per_s * context.world.size());
 
+    const std::unique_ptr<TierCopies> copies =
+        make_copies(context, job, settings.nodes, store, run.run_id, settings.fence);
     RunCheckpoints checkpoints(store, rank, *training,
-                               {to_toml(job), data_id, layout_counters(job, rank.mesh)}, context.log);
+                               {to_toml(job), data_id, layout_counters(job, rank.mesh)}, context.log,
+                               copies.get());
     const RunCheckpoints::Resumed resumed = checkpoints.resume(
         options.resume, run.state,
         [&](const Manifest& stored) { require_same_run(stored, job, data_id, options.allowed_changes); });
@@ -340,6 +350,10 @@ Exit train_run(RankContext& context, const JobSpec& job, const TrainOptions& opt
          run.attempt, rank.ranges, [&] { return gpu_record(gpu.get()); }},
         job, resumed.progress);
     const Exit exit = run_or_leave(context, trainer, checkpoints);
+    if (copies) {
+        copies->finish();
+        trainer.take_copies();
+    }
     graphs.finish();
     if (first_rank) {
         const Progress& now = trainer.progress();

@@ -68,6 +68,16 @@ std::string to_json(const CheckpointRecord& record) {
         number(record.age_s), record.skipped);
 }
 
+std::string to_json(const CopyRecord& record) {
+    const bool copied = record.error.empty();
+    return fmt::format(
+        R"({{"type":"checkpoint_copy","v":1,"t":{:.3f},"attempt":{},"step":{},"tier":{},"directory":{},)"
+        R"("copied":{},{}"copy_s":{},"bytes":{},"left_out":{}}})",
+        record.unix_s, record.attempt, record.step, json_quote(record.tier), json_quote(record.directory),
+        copied, copied ? "" : fmt::format(R"("error":{},)", json_quote(record.error)), number(record.seconds),
+        record.bytes, record.left_out);
+}
+
 MetricsFile::MetricsFile(FileSystem& files, const std::string& path) : files_(files), path_(path) { open(); }
 
 void MetricsFile::open() {

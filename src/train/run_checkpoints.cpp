@@ -59,12 +59,13 @@ std::map<std::string, std::int64_t> layout_counters(const JobSpec& job, const Me
 }
 
 RunCheckpoints::RunCheckpoints(CheckpointStore& store, Rank& rank, Training& training,
-                               CheckpointContext context, Log& log)
+                               CheckpointContext context, Log& log, TierCopies* copies)
     : store_(store),
       rank_(rank),
       training_(training),
       context_(std::move(context)),
       log_(log),
+      copies_(copies),
       channel_(rank.world.make_background_channel()),
       state_(rank.device, rank.backend->ops(), training.state().state_slices(),
              training.job().checkpoint.async ? SnapshotMode::Copy : SnapshotMode::InPlace) {
@@ -79,9 +80,28 @@ RunCheckpoints::~RunCheckpoints() {
 }
 
 bool RunCheckpoints::give_up(std::chrono::duration<double> patience) {
-    if (!writing()) return true;
+    const bool copied = copies_ == nullptr || copies_->give_up(patience);
+    if (!writing()) return copied;
     channel_->give_up();
-    return writing_.wait_for(patience) == std::future_status::ready;
+    return writing_.wait_for(patience) == std::future_status::ready && copied;
+}
+
+std::vector<CopyRecord> RunCheckpoints::copied() {
+    if (copies_ == nullptr) return {};
+    std::vector<CopyRecord> records = copies_->take();
+    for (const CopyRecord& record : records) {
+        if (!record.error.empty()) {
+            log_.error(fmt::format("checkpoint step {} was not copied to {}, training goes on: {}",
+                                   record.step, record.tier, record.error));
+        } else if (record.bytes > 0) {
+            log_.info(fmt::format("checkpoint step {} copied to {}: {} in {}", record.step, record.tier,
+                                  format_bytes(record.bytes), format_duration(record.seconds)));
+        }
+        for (const std::string& removed : record.removed)
+            log_.info(fmt::format("checkpoint {} removed from {}", removed, record.tier));
+        for (const std::string& warning : record.warnings) log_.warn(warning);
+    }
+    return records;
 }
 
 void RunCheckpoints::begin(const Progress& progress) {
@@ -132,6 +152,7 @@ std::optional<SaveReport> RunCheckpoints::finish(double patience_s) {
     SaveReport report = writing_.get();
     if (rank_.world.rank() == 0) {
         on_probation_.push_back({report.directory, finite_steps_});
+        if (copies_ != nullptr) copies_->offer(report.directory, saving_);
         log_.info(fmt::format("checkpoint step {}: {} in {} ({}/s), state {:016x}, {}", saving_,
                               format_bytes(report.bytes), format_duration(report.seconds),
                               format_bytes(static_cast<std::uint64_t>(static_cast<double>(report.bytes) /
@@ -201,6 +222,14 @@ std::string RunCheckpoints::lack_of_room() {
     }
 }
 
+// The attempt before may have ended before its last copies were made.
+void RunCheckpoints::offer_again(const Manifest& manifest) {
+    if (copies_ == nullptr || rank_.world.rank() != 0) return;
+    const auto newest = store_.newest_complete();
+    if (newest && newest->manifest.directory == manifest.directory)
+        copies_->offer(manifest.directory, manifest.step, TierCopies::Origin::AnEarlierOne);
+}
+
 RunCheckpoints::Resumed RunCheckpoints::resume(const ResumeRequest& request, RunState state,
                                                const std::function<void(const Manifest&)>& accept) {
     LoadRequest wanted;
@@ -219,6 +248,7 @@ RunCheckpoints::Resumed RunCheckpoints::resume(const ResumeRequest& request, Run
     training_.state().loaded();
     if (rank_.world.rank() == 0 && resumed.report.manifest.health != Health::Good)
         on_probation_.push_back({resumed.report.manifest.directory, 0});
+    offer_again(resumed.report.manifest);
     const Manifest& manifest = resumed.report.manifest;
     resumed.progress = progress_from_checkpoint(manifest.counters, manifest.scalars);
     if (rank_.world.rank() == 0 && resumed.report.state_hash) {

@@ -5,11 +5,13 @@
 #include <algorithm>
 #include <array>
 #include <cmath>
+#include <iterator>
 #include <limits>
 #include <utility>
 
 #include "trainctl/base/text.h"
 #include "trainctl/checkpoint/agree.h"
+#include "trainctl/config/tiers.h"
 
 namespace trainctl {
 namespace {
@@ -55,7 +57,12 @@ Trainer::Trainer(const TrainerParts& parts, const JobSpec& job, const Progress& 
       progress_(start),
       saved_step_(start.step),
       begun_at_s_(parts.clock.monotonic_s()),
-      saved_at_s_(begun_at_s_) {
+      saved_at_s_(begun_at_s_),
+      durable_at_s_(begun_at_s_) {
+    const std::vector<Tier> tiers = checkpoint_tiers(job.checkpoint);
+    const std::size_t durable = durable_tier(job.checkpoint, tiers);
+    if (durable > 0 && parts.checkpoints != nullptr && parts.control.rank() == 0)
+        durable_place_ = tiers[durable].text;
     progress_.loss_scale = LossScaler(job.precision).start(start.loss_scale);
 }
 
@@ -79,16 +86,19 @@ Trainer::Decisions Trainer::agree(StopFlag& stop, const std::optional<Error>& pr
     const GpuRecord gpu = parts_.gpu ? parts_.gpu() : GpuRecord{};
     const bool wanted = save_wanted_ || interval_passed();
     const bool busy = parts_.checkpoints != nullptr && parts_.checkpoints->busy();
-    std::array<std::int64_t, 7> flags{stop.stop_requested() ? 1 : 0,
+    take_copies();
+    std::array<std::int64_t, 8> flags{stop.stop_requested() ? 1 : 0,
                                       stop.take_save_request() || wanted ? 1 : 0,
                                       problem ? 1 : 0,
                                       busy ? 1 : 0,
                                       or_unknown(gpu.temperature_c),
                                       or_unknown(negative(gpu.sm_clock_mhz)),
-                                      or_unknown(gpu.slowed)};
+                                      or_unknown(gpu.slowed),
+                                      copy_overdue() ? 1 : 0};
     parts_.control.all_reduce(flags, Reduce::Max);
     if (under_way_ && flags[3] == 0) settle();
     if (flags[2] != 0) end_without_data(problem);
+    if (flags[7] != 0) end_without_copy();
     gpus_ = {if_known(flags[4]), negative(if_known(flags[5])), {}};
     if (flags[6] != unknown) gpus_.any_slowed = flags[6] != 0;
     const bool stops = flags[0] != 0;
@@ -297,12 +307,50 @@ bool Trainer::evaluate_if_due(StopFlag& stop) {
     return false;
 }
 
+double Trainer::max_age_s() const {
+    return job_.checkpoint.max_age_s > 0.0 ? job_.checkpoint.max_age_s : 3.0 * interval_s(job_.checkpoint);
+}
+
+void Trainer::take_copies() {
+    if (parts_.checkpoints == nullptr) return;
+    for (CopyRecord& record : parts_.checkpoints->copied()) {
+        record.attempt = parts_.attempt;
+        record.unix_s = parts_.clock.unix_s();
+        parts_.observer.copy(record);
+        if (record.tier != durable_place_) continue;
+        copy_error_ = record.error;
+        const auto begun = begun_saves_.find(record.step);
+        if (!record.error.empty() || begun == begun_saves_.end()) continue;
+        durable_at_s_ = begun->second;
+        begun_saves_.erase(begun_saves_.begin(), std::next(begun));
+    }
+}
+
+// Rank 0: what counts as saved is too old for training to go on.
+bool Trainer::copy_overdue() const {
+    return !durable_place_.empty() && parts_.clock.monotonic_s() - durable_at_s_ > max_age_s();
+}
+
+void Trainer::end_without_copy() {
+    save_now();
+    const bool speaks = parts_.control.rank() == 0;
+    const std::string text = parts_.control.broadcast(
+        !speaks
+            ? std::string()
+            : fmt::format("no checkpoint newer than {} has come to {}, which counts as saved "
+                          "(checkpoint.durable_tier, checkpoint.max_age){}{}. Step {} is saved in the first "
+                          "tier. {}",
+                          format_duration(parts_.clock.monotonic_s() - durable_at_s_), durable_place_,
+                          copy_error_.empty() ? "" : "; the last copy failed: ", copy_error_, progress_.step,
+                          parts_.checkpoints->newest()));
+    throw Error(Exit::Resource, text, Where::here(), Scope::Shared);
+}
+
 // Whether training goes on without this save. A full disk is an alarm, not the end, as long as the last
 // durable checkpoint is young enough. What happens here is the same on all ranks: the store reports one
 // agreed outcome, and only rank 0's age is broadcast.
 bool Trainer::may_fail(const Error& error, std::int64_t step) {
-    const double max_age =
-        job_.checkpoint.max_age_s > 0.0 ? job_.checkpoint.max_age_s : 3.0 * interval_s(job_.checkpoint);
+    const double max_age = max_age_s();
     std::array<std::int64_t, 1> too_old{
         parts_.control.rank() == 0 && parts_.clock.monotonic_s() - saved_at_s_ > max_age ? 1 : 0};
     parts_.control.all_reduce(too_old, Reduce::Max);
@@ -354,6 +402,7 @@ std::optional<Error> Trainer::end_save(double patience_s) {
         if (const auto report = parts_.checkpoints->finish(patience_s)) {
             saved_step_ = save.step;
             saved_at_s_ = save.began_s;
+            if (!durable_place_.empty()) begun_saves_[save.step] = save.began_s;
             record.directory = report->directory;
             record.bytes = report->bytes;
             record.state_hash = report->state_hash;

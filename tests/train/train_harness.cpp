@@ -47,6 +47,7 @@ class RecordingObserver final : public StepObserver {
     }
     void evaluation(const EvaluationRecord& record) override { outcome_.evaluations.push_back(record.loss); }
     void checkpoint(const CheckpointRecord& record) override { outcome_.saves.push_back(record); }
+    void copy(const CopyRecord& record) override { outcome_.copies.push_back(record); }
 
   private:
     TrainOutcome& outcome_;
@@ -171,15 +172,29 @@ TrainOutcome train(const TrainSetup& setup) {
         std::unique_ptr<RunCheckpoints> checkpoints;
         Progress start;
         bool fresh = true;
-        if (setup.files != nullptr) {
+        std::unique_ptr<TierCopies> copies;
+        if (setup.files != nullptr || setup.files_of) {
+            FileSystem& files = setup.files_of ? setup.files_of(world.rank()) : *setup.files;
             StoreSettings settings;
             settings.root = setup.root;
             settings.run_id = "test-run";
             settings.attempt = setup.attempt;
             settings.retention.keep_latest = 100;
-            store = std::make_unique<CheckpointStore>(*setup.files, clock, settings, nullptr, Journal{});
+            settings.reach = setup.reach;
+            settings.nodes = setup.nodes;
+            for (const CopyTarget& target : setup.copies)
+                if (target.kind == CopyTarget::Kind::Place) settings.copies.push_back(target.place);
+            store = std::make_unique<CheckpointStore>(files, clock, settings, nullptr, Journal{});
+            if (!setup.copies.empty()) {
+                CopySettings how;
+                how.from = {setup.root, setup.root, setup.reach};
+                how.nodes = setup.nodes;
+                how.run_id = settings.run_id;
+                copies = std::make_unique<TierCopies>(files, clock, world, how, setup.copies);
+            }
             checkpoints = std::make_unique<RunCheckpoints>(
-                *store, rank, training, CheckpointContext{"", "", layout_counters(job, rank.mesh)}, log);
+                *store, rank, training, CheckpointContext{"", "", layout_counters(job, rank.mesh)}, log,
+                copies.get());
             if (setup.resume) {
                 const auto resumed = checkpoints->resume({*setup.resume, -1}, RunState::Existing);
                 fresh = resumed.report.outcome == LoadOutcome::StartFresh;
@@ -219,6 +234,10 @@ TrainOutcome train(const TrainSetup& setup) {
         } else {
             try {
                 const Exit exit = trainer.run(stop);
+                if (copies) {
+                    copies->finish();
+                    trainer.take_copies();
+                }
                 if (world.rank() == 0) outcome.exit = exit;
             } catch (const Error&) {
                 if (setup.after_error) setup.after_error(world.rank(), *checkpoints);
@@ -257,6 +276,7 @@ TrainOutcome train(const TrainSetup& setup) {
             outcome.last_record = own.last_record;
             outcome.evaluations = own.evaluations;
             outcome.saves = own.saves;
+            outcome.copies = own.copies;
             outcome.device_allocations_after_first_step = own.device_allocations_after_first_step;
         }
         outcome.steps_of_rank[static_cast<std::size_t>(world.rank())] = std::move(own.steps);

@@ -31,10 +31,14 @@ struct TrainSetup {
     JobSpec job;
     int ranks = 1;
     int threads = 1;
-    std::optional<std::uint64_t> late_seed;  // streams run as late as events allow
-    std::int64_t steps = 0;                  // train until this many steps are done; 0: job.steps
-    FileSystem* files = nullptr;             // checkpoints go here; nullptr: none are made
-    std::string root;                        // checkpoint root
+    std::optional<std::uint64_t> late_seed;         // streams run as late as events allow
+    std::int64_t steps = 0;                         // train until this many steps are done; 0: job.steps
+    FileSystem* files = nullptr;                    // checkpoints go here; nullptr: none are made
+    std::function<FileSystem&(int rank)> files_of;  // instead of it: what each rank sees
+    Reach reach = Reach::Everybody;                 // of root
+    Nodes nodes;
+    std::vector<CopyTarget> copies;  // further places
+    std::string root;                // checkpoint root
     int attempt = 1;
     Clock* clock = nullptr;              // default: the system's
     std::optional<ResumeMode> resume;    // load the newest first
@@ -70,6 +74,7 @@ struct TrainOutcome {
     std::vector<std::vector<TracedStep>> steps_of_rank;
     std::vector<double> evaluations;
     std::vector<CheckpointRecord> saves;  // of this attempt
+    std::vector<CopyRecord> copies;       // the same
     std::map<std::string, std::vector<float>>
         state;  // whole logical tensors: "<name>", "<name>.m", "<name>.v"
     std::vector<std::string> log;

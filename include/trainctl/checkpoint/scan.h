@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "trainctl/base/file_system.h"
+#include "trainctl/checkpoint/place.h"
 #include "trainctl/rundir/commit.h"
 #include "trainctl/rundir/layout.h"
 
@@ -41,5 +42,9 @@ struct CheckpointScan {
 // checkpoints of all runs are complete. Exit::BadInput only if `root` cannot be listed.
 CheckpointScan scan_checkpoints(FileSystem& files, const std::string& root, const std::string& run_id,
                                 Require require = Require::AllFiles);
+
+// What this process sees in several places together, replicas of one checkpoint counted once. A place that
+// cannot be listed is passed over, unless it is the first.
+CheckpointScan scan_places(FileSystem& files, const std::vector<Place>& places, const std::string& run_id);
 
 }  // namespace trainctl

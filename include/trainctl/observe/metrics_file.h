@@ -16,6 +16,7 @@ namespace trainctl {
 std::string to_json(const StepRecord& record);
 std::string to_json(const EvaluationRecord& record);
 std::string to_json(const CheckpointRecord& record);
+std::string to_json(const CopyRecord& record);
 
 enum class Appended {
     AsBefore,

@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <optional>
 #include <string>
+#include <vector>
 
 #include "trainctl/observe/gpu_record.h"
 
@@ -69,6 +70,21 @@ struct CheckpointRecord {
     double seconds = 0.0;      // of writing, from the first byte to the commit
     double age_s = 0.0;        // of the state when it was committed
     std::int64_t skipped = 0;  // saves of this attempt that were left out because another was being written
+    double unix_s = 0.0;
+};
+
+// One copy of a checkpoint to a further place that came to its end, well or not.
+struct CopyRecord {
+    std::int64_t attempt = 0;
+    std::int64_t step = 0;
+    std::string tier;  // as the job file has it
+    std::string directory;
+    std::string error;          // why it failed
+    std::uint64_t bytes = 0;    // 0: the copy was there already
+    double seconds = 0.0;       // of copying
+    std::int64_t left_out = 0;  // checkpoints that did not go there because another copy was being made
+    std::vector<std::string> removed;  // for the log: old copies
+    std::vector<std::string> warnings;
     double unix_s = 0.0;
 };
 

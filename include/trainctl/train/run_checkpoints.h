@@ -16,6 +16,7 @@
 #include "trainctl/base/log.h"
 #include "trainctl/checkpoint/checkpoint_store.h"
 #include "trainctl/train/state_snapshot.h"
+#include "trainctl/train/tier_copies.h"
 #include "trainctl/train/trainer.h"
 #include "trainctl/train/training.h"
 
@@ -33,8 +34,9 @@ std::map<std::string, std::int64_t> layout_counters(const JobSpec& job, const Me
 // outlive it.
 class RunCheckpoints final : public CheckpointWriter {
   public:
+    // `copies` gets what is committed; nullptr: checkpoints are in one place.
     RunCheckpoints(CheckpointStore& store, Rank& rank, Training& training, CheckpointContext context,
-                   Log& log);
+                   Log& log, TierCopies* copies = nullptr);
     // A save under way is given up, but what its thread asked of the storage is waited for: give_up() first
     // where that may hang.
     ~RunCheckpoints() override;
@@ -50,6 +52,7 @@ class RunCheckpoints final : public CheckpointWriter {
     bool give_up(std::chrono::duration<double> patience);
     std::string newest() override;
     std::string lack_of_room() override;
+    std::vector<CopyRecord> copied() override;
 
     // Fills the training's state from what `request` decides and returns where it stands; StartFresh: nothing
     // was touched (the caller initialises). Rank 0 logs what was decided, and asks `accept` first
@@ -66,6 +69,7 @@ class RunCheckpoints final : public CheckpointWriter {
     SaveReport write(const Snapshot& snapshot);
     void require_finite(const Snapshot& snapshot);
     void mark_good();
+    void offer_again(const Manifest& manifest);
     [[nodiscard]] bool writing() const { return writing_.valid(); }
 
     CheckpointStore& store_;  // of the writing thread while that runs
@@ -73,6 +77,7 @@ class RunCheckpoints final : public CheckpointWriter {
     Training& training_;
     CheckpointContext context_;
     Log& log_;
+    TierCopies* copies_;
     std::unique_ptr<HostChannel> channel_;  // of the writing thread
     StateSnapshot state_;
     std::optional<Snapshot> begun_;  // not handed over to a thread yet: its copy is being made

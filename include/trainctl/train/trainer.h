@@ -3,9 +3,11 @@
 
 #include <cstdint>
 #include <functional>
+#include <map>
 #include <memory>
 #include <optional>
 #include <string>
+#include <vector>
 
 #include "trainctl/base/error.h"
 #include "trainctl/base/log.h"
@@ -38,6 +40,8 @@ class CheckpointWriter {
     virtual std::string newest() = 0;
     // Rank 0, for people: what it takes that a save finds room; empty if there is enough.
     virtual std::string lack_of_room() = 0;
+    // Rank 0: copies in further places that came to their end since the last call. Elsewhere nothing.
+    virtual std::vector<CopyRecord> copied() { return {}; }
 };
 
 // Told about closed steps and evaluations. Every rank has one; only rank 0's does anything visible.
@@ -47,6 +51,7 @@ class StepObserver {
     virtual void step(const StepRecord& record) = 0;
     virtual void evaluation(const EvaluationRecord& record) = 0;
     virtual void checkpoint(const CheckpointRecord& record) = 0;
+    virtual void copy(const CopyRecord& record) = 0;
 };
 
 struct TrainerParts {
@@ -78,6 +83,10 @@ class Trainer {
     // Exit::BadInput, after saving, if data cannot be read).
     Exit run(StopFlag& stop);
 
+    // Records the copies that have ended since (rank 0): after run(), when the last of them have been waited
+    // for.
+    void take_copies();
+
     // One step, taken by all ranks; what run() does between its decisions.
     StepResult step();
     [[nodiscard]] const Progress& progress() const { return progress_; }
@@ -88,6 +97,9 @@ class Trainer {
         bool save = false;
     };
     Decisions agree(StopFlag& stop, const std::optional<Error>& problem);
+    [[nodiscard]] double max_age_s() const;
+    [[nodiscard]] bool copy_overdue() const;
+    [[noreturn]] void end_without_copy();
     [[noreturn]] void end_without_data(const std::optional<Error>& problem);
     std::string how_to_go_on();
     struct UnderWay {
@@ -127,6 +139,11 @@ class Trainer {
     double retry_at_s_ = 0.0;         // monotonic: it is not tried again before
     double begun_at_s_;               // monotonic, of the newest save that was begun (or the start)
     double saved_at_s_;               // monotonic, of the state that was saved last (or the start)
+    // Rank 0, where a copy is what counts as saved: its place, and of the newest state there.
+    std::string durable_place_;
+    double durable_at_s_;
+    std::map<std::int64_t, double> begun_saves_;  // by step, monotonic: not known to be there yet
+    std::string copy_error_;                      // of the newest copy that failed
     double checkpoint_s_ = 0.0;  // what saves and evaluations took of the time since the last closed step
     double evaluation_s_ = 0.0;
     GpuExtremes gpus_;  // of all ranks, from the newest agreement

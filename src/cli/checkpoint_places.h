@@ -1,0 +1,18 @@
+// Where a job's checkpoints go.
+#pragma once
+
+#include <vector>
+
+#include "trainctl/checkpoint/place.h"
+#include "trainctl/config/job_spec.h"
+#include "trainctl/rundir/layout.h"
+
+namespace trainctl {
+
+// The run directory, with checkpoints() as the place that saves go to.
+RunLayout run_layout(const JobSpec& job);
+
+// All tiers of a job that passed its checks: the one that saves go to, then those that get copies.
+std::vector<Place> checkpoint_places(const JobSpec& job);
+
+}  // namespace trainctl
