@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <chrono>
 #include <map>
+#include <set>
 #include <sstream>
 
 #include "cli/checkpoint_copies.h"
@@ -160,6 +161,22 @@ std::string result_json(const Progress& progress, const JobSpec& job, Exit exit,
         R"("run_dir":{},"run_id":{},"attempt":{}}})",
         exit == Exit::Ok, progress.step, job.steps, progress.applied_updates, progress.skipped,
         progress.tokens, json_quote(job.run_dir), json_quote(run.run_id), run.attempt);
+}
+
+int count_nodes(const std::vector<std::string>& hosts) {
+    return static_cast<int>(std::set<std::string>(hosts.begin(), hosts.end()).size());
+}
+
+// For the next attempt's count of failures: this one is none.
+void note_end(RunDirectory& directory, Log& log) {
+    JournalRecord record;
+    record.event = JournalEvent::Note;
+    record.text = ended_in_order;
+    try {
+        directory.journal().append(record);
+    } catch (const Error& error) {
+        log.warn(fmt::format("the journal does not say that this attempt ended in order: {}", error.what()));
+    }
 }
 
 // A disk that does not answer must not keep a rank from saying what ended the run.
@@ -347,13 +364,17 @@ Exit train_run(RankContext& context, const JobSpec& job, const TrainOptions& opt
                  if (first_rank) context.log.info(verdict);
              }
          },
-         run.attempt, rank.ranges, [&] { return gpu_record(gpu.get()); }},
+         run.attempt, rank.ranges, [&] { return gpu_record(gpu.get()); },
+         first_rank
+             ? time_between_failures_s(count_nodes(hosts), failures_in(directory->history(), run.attempt))
+             : time_between_failures_s(1, {})},
         job, resumed.progress);
     const Exit exit = run_or_leave(context, trainer, checkpoints);
     if (copies) {
         copies->finish();
         trainer.take_copies();
     }
+    if (first_rank) note_end(*directory, context.log);
     graphs.finish();
     if (first_rank) {
         const Progress& now = trainer.progress();

@@ -19,14 +19,15 @@ void add_checkpoint(std::vector<Key>& keys) {
                               .help = "Also saves every so many steps. Off: by time only.",
                               .aliases = {"save_interval", "checkpoint_interval", "save_every"}},
                              &JobSpec::checkpoint, &CheckpointSpec::interval_steps));
-    keys.push_back(bound_key("checkpoint.interval", Kind::Duration,
-                             {.bounds = between(1, 1e9),
-                              .absent = Absent::Auto,
-                              .unit = "time",
-                              .help = "Longest time between saves.",
-                              .derived = "30 minutes",
-                              .aliases = {"interval_minutes", "checkpoint_time_interval"}},
-                             &JobSpec::checkpoint, &CheckpointSpec::interval_s));
+    keys.push_back(
+        bound_key("checkpoint.interval", Kind::Duration,
+                  {.bounds = between(1, 1e9),
+                   .absent = Absent::Auto,
+                   .unit = "time",
+                   .help = "Longest time between saves.",
+                   .derived = "what saves cost and how often nodes fail (Young/Daly), 1 to 30 minutes",
+                   .aliases = {"interval_minutes", "checkpoint_time_interval"}},
+                  &JobSpec::checkpoint, &CheckpointSpec::interval_s));
     keys.push_back(
         bound_key("checkpoint.keep_latest", Kind::Integer,
                   {.bounds = between(2, 1e6),

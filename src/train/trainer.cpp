@@ -16,12 +16,8 @@
 namespace trainctl {
 namespace {
 
-constexpr double auto_interval_s = 30.0 * 60.0;  // "lose at most 30 minutes"
+constexpr double first_auto_interval_s = 5.0 * 60.0;  // until a save has shown what it costs
 constexpr double retry_s = 60.0;
-
-double interval_s(const CheckpointSpec& checkpoint) {
-    return checkpoint.interval_s > 0.0 ? checkpoint.interval_s : auto_interval_s;
-}
 
 // Members of an agreement that is made by maxima.
 constexpr std::int64_t unknown = std::numeric_limits<std::int64_t>::min();
@@ -58,7 +54,8 @@ Trainer::Trainer(const TrainerParts& parts, const JobSpec& job, const Progress& 
       saved_step_(start.step),
       begun_at_s_(parts.clock.monotonic_s()),
       saved_at_s_(begun_at_s_),
-      durable_at_s_(begun_at_s_) {
+      durable_at_s_(begun_at_s_),
+      auto_interval_s_(first_auto_interval_s) {
     const std::vector<Tier> tiers = checkpoint_tiers(job.checkpoint);
     const std::size_t durable = durable_tier(job.checkpoint, tiers);
     if (durable > 0 && parts.checkpoints != nullptr && parts.control.rank() == 0)
@@ -72,7 +69,7 @@ bool Trainer::interval_passed() {
         progress_.step == saved_step_)
         return false;
     const double now = parts_.clock.monotonic_s();
-    return now >= retry_at_s_ && (owed_ || now - begun_at_s_ >= interval_s(job_.checkpoint));
+    return now >= retry_at_s_ && (owed_ || now - begun_at_s_ >= interval_s());
 }
 
 bool Trainer::due_by_steps() const {
@@ -183,6 +180,7 @@ StepResult Trainer::step() {
     progress_.advance(job_.training.global_batch_size,
                       job_.training.global_batch_size * job_.training.sequence_length, result.outcome,
                       result.next_loss_scale);
+    save_cost_.step(result.seconds, under_way_.has_value());
     close(result, used);
     if (parts_.checkpoints != nullptr) parts_.checkpoints->closed(result.outcome);
     report_loss_scale(result, used);
@@ -307,8 +305,28 @@ bool Trainer::evaluate_if_due(StopFlag& stop) {
     return false;
 }
 
+double Trainer::interval_s() const {
+    return job_.checkpoint.interval_s > 0.0 ? job_.checkpoint.interval_s : auto_interval_s_;
+}
+
 double Trainer::max_age_s() const {
-    return job_.checkpoint.max_age_s > 0.0 ? job_.checkpoint.max_age_s : 3.0 * interval_s(job_.checkpoint);
+    if (job_.checkpoint.max_age_s > 0.0) return job_.checkpoint.max_age_s;
+    return 3.0 * (job_.checkpoint.interval_s > 0.0 ? job_.checkpoint.interval_s : longest_auto_interval_s);
+}
+
+// Rank 0, after a save.
+void Trainer::choose_interval(double stall_s) {
+    save_cost_.saved(stall_s);
+    if (job_.checkpoint.interval_s > 0.0 || parts_.control.rank() != 0) return;
+    const double before = auto_interval_s_;
+    const double cost = *save_cost_.seconds();
+    auto_interval_s_ = save_interval_s(cost, parts_.between_failures_s);
+    constexpr double worth_saying = 0.2;
+    if (std::abs(auto_interval_s_ - before) <= worth_saying * before) return;
+    parts_.log.info(
+        fmt::format("checkpoint.interval: every {}, since a save costs {} and one failure in {} is expected",
+                    format_duration(auto_interval_s_), format_duration(cost),
+                    format_duration(parts_.between_failures_s)));
 }
 
 void Trainer::take_copies() {
@@ -367,7 +385,7 @@ bool Trainer::may_fail(const Error& error, std::int64_t step) {
 // What was due stays due: it is tried again soon, not at the next interval, and not at once either.
 void Trainer::put_off() {
     owed_ = true;
-    retry_at_s_ = parts_.clock.monotonic_s() + std::min(retry_s, interval_s(job_.checkpoint));
+    retry_at_s_ = parts_.clock.monotonic_s() + std::min(retry_s, interval_s());
 }
 
 void Trainer::fail_save(const Error& error, std::int64_t step) {
@@ -424,6 +442,7 @@ std::optional<Error> Trainer::end_save(double patience_s) {
     record.skipped = skipped_saves_;
     record.unix_s = parts_.clock.unix_s();
     parts_.observer.checkpoint(record);
+    if (!failure) choose_interval(record.stall_s);
     checkpoint_s_ += now - began;
     return failure;
 }

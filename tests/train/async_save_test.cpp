@@ -179,6 +179,7 @@ TEST_CASE("a save that failed is tried again soon when saves are due by steps", 
         setup.job.steps = 60;
         setup.job.checkpoint.async = async;
         setup.job.checkpoint.interval_steps = 50;
+        setup.job.checkpoint.interval_s = 1e6;
         files.add_fault({ENOSPC, FileOp::Write, "r00000", 0, 3});
         setup.at_boundary = [&](int /*rank*/, StopFlag& /*stop*/, std::int64_t step) {
             if (step > 50) clock.advance(20.0);
@@ -192,6 +193,24 @@ TEST_CASE("a save that failed is tried again soon when saves are due by steps", 
         CHECK(outcome.saves[1].step < 60);
         if (!async) CHECK(outcome.saves[1].step == 53);  // a minute later
     }
+}
+
+TEST_CASE("the automatic interval begins with five minutes and follows what saves cost", "[threads]") {
+    MemoryFileSystem files;
+    ManualClock clock;
+    TrainSetup setup = setup_in(files);
+    setup.clock = &clock;
+    setup.job.steps = 15;
+    setup.job.checkpoint.async = false;
+    setup.job.checkpoint.interval_steps = 0;
+    setup.job.checkpoint.interval_s = 0.0;
+    setup.at_boundary = [&](int /*rank*/, StopFlag& /*stop*/, std::int64_t step) {
+        if (step > 0) clock.advance(30.0);
+    };
+    const TrainOutcome outcome = train(setup);
+    // By this clock saves cost nothing: once a minute, then.
+    CHECK(complete_steps(files) == std::vector<std::int64_t>{10, 12, 14, 15});
+    CHECK(says(outcome, "checkpoint.interval: every 1m"));
 }
 
 TEST_CASE("what one rank alone meets at the end of a save is no failed save", "[threads]") {

@@ -15,6 +15,7 @@
 #include "trainctl/comm/host_channel.h"
 #include "trainctl/observe/step_record.h"
 #include "trainctl/train/progress.h"
+#include "trainctl/train/save_interval.h"
 #include "trainctl/train/step_runner.h"
 #include "trainctl/train/stop_flag.h"
 
@@ -71,6 +72,8 @@ struct TrainerParts {
     Ranges* ranges = nullptr;  // optional
     // This rank's GPU, as it was sampled last; must not wait. Null: there is none, or it is not watched.
     std::function<GpuRecord()> gpu = {};
+    // Rank 0, for checkpoint.interval = "auto".
+    double between_failures_s = time_between_failures_s(1, {});
 };
 
 // Thread rule: the rank's compute thread; collective.
@@ -97,7 +100,9 @@ class Trainer {
         bool save = false;
     };
     Decisions agree(StopFlag& stop, const std::optional<Error>& problem);
+    [[nodiscard]] double interval_s() const;
     [[nodiscard]] double max_age_s() const;
+    void choose_interval(double stall_s);
     [[nodiscard]] bool copy_overdue() const;
     [[noreturn]] void end_without_copy();
     [[noreturn]] void end_without_data(const std::optional<Error>& problem);
@@ -146,7 +151,9 @@ class Trainer {
     std::string copy_error_;                      // of the newest copy that failed
     double checkpoint_s_ = 0.0;  // what saves and evaluations took of the time since the last closed step
     double evaluation_s_ = 0.0;
-    GpuExtremes gpus_;  // of all ranks, from the newest agreement
+    SaveCost save_cost_;      // rank 0
+    double auto_interval_s_;  // rank 0: what checkpoint.interval = "auto" means at present
+    GpuExtremes gpus_;        // of all ranks, from the newest agreement
 };
 
 }  // namespace trainctl
