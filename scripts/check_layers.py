@@ -13,6 +13,7 @@ LADDER = {
     "base": [],
     "tensor": ["base"],
     "config": ["tensor", "base"],  # a job names element types
+    "object_storage": ["base"],
     "rundir": ["config", "base"],
     "device": ["tensor"],
     "ops": ["device"],
@@ -26,7 +27,7 @@ LADDER = {
     "plan": ["train"],
     "bench": ["train"],
     "supervise": ["observe", "rundir", "config"],
-    "cli": ["plan", "bench", "supervise"],
+    "cli": ["plan", "bench", "supervise", "object_storage"],
 }
 
 # cuda/ is a leaf: it implements interfaces of these rooms and sees nothing that they see.

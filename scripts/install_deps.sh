@@ -24,6 +24,7 @@ packages=(
     "libtomlplusplus-dev toml++ >= 3.3, < 3.5 (shared library)"
     "libsimdjson-dev simdjson >= 3.0"
     "libssl-dev OpenSSL >= 3.0"
+    "libcurl4-openssl-dev libcurl >= 7.86 (OpenSSL flavour)"
     "zlib1g-dev zlib >= 1.2.13"
     "libzstd-dev zstd >= 1.5"
     "libisal-dev ISA-L >= 2.30"

@@ -12,6 +12,7 @@
 #include "cli/rank_errors.h"
 #include "trainctl/base/error.h"
 #include "trainctl/base/text.h"
+#include "trainctl/object_storage/routed_file_system.h"
 
 namespace trainctl {
 namespace {
@@ -132,9 +133,10 @@ std::string exit_code_help() {
 int cli_main(int argc, char** argv) {
     const OutputFormat error_format = wants_json(argc, argv) ? OutputFormat::Json : OutputFormat::Text;
     try {
-        const auto files = make_posix_file_system();
+        const auto local = make_posix_file_system();
         SystemClock clock;
-        Invocation invocation{*files, clock, {argv, argv + argc}, {}, OutputFormat::Text};
+        RoutedFileSystem files(*local, clock, process_environment());
+        Invocation invocation{files, clock, {argv, argv + argc}, {}, OutputFormat::Text};
         CLI::App app("trainctl trains GPT- and Llama-style Transformers on clusters you own or rent.",
                      "trainctl");
         app.require_subcommand(1);
