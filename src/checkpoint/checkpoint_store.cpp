@@ -97,43 +97,27 @@ void CheckpointStore::report_losses(const CheckpointScan& scan, SaveReport& repo
 
 void CheckpointStore::apply_retention(SaveReport& report) {
     try {
-        std::set<std::string> verified;
-        std::set<std::string> healthy;
-        for (const JournalRecord& record : history_.records) {
-            if (record.event == JournalEvent::Verify || record.event == JournalEvent::Resume) {
-                verified.insert(record.directory);
-            } else if (record.event == JournalEvent::Suspect) {
-                verified.erase(record.directory);
-            } else if (record.event == JournalEvent::Healthy) {
-                healthy.insert(record.directory);
-            }
-        }
         const CheckpointScan scan = scan_root();
-        std::vector<RetentionItem> items;
-        std::vector<std::string> directories;  // of items
-        bool sees_newest = false;
-        for (const CompleteCheckpoint& found : scan.complete) {
-            const std::string& directory = found.manifest.directory;
-            sees_newest = sees_newest || directory == report.directory;
-            directories.push_back(directory);
-            items.push_back({found.name, verified.count(directory) != 0,
-                             found.manifest.health == Health::Good || healthy.count(directory) != 0,
-                             found.suspect.has_value()});
-        }
+        const bool sees_newest = std::any_of(
+            scan.complete.begin(), scan.complete.end(),
+            [&](const CompleteCheckpoint& found) { return found.manifest.directory == report.directory; });
         if (!sees_newest) {  // a stale or short listing is no ground to delete anything
             report.warnings.push_back(
                 "the new checkpoint is not in the directory listing yet; nothing was removed");
             return;
         }
         report_losses(scan, report);
+        const std::vector<RetentionItem> items = retention_items(scan.complete, history_);
         for (const std::size_t index : plan_retention(items, settings_.retention)) {
-            const std::string& directory = directories[index];
+            const CompleteCheckpoint& old = scan.complete[index];
+            const std::string& directory = old.manifest.directory;
             if (directory == report.directory)
                 continue;  // saved again at a lower step than others: still the newest save
+            if (is_pinned(files_, old.path)) continue;  // since the scan
             remove_checkpoint(files_, settings_.root, directory);
             known_.erase(directory);
             report.removed.push_back(directory);
-            note(JournalEvent::Delete, items[index].name.step, directory, "retention");
+            note(JournalEvent::Delete, old.name.step, directory, "retention");
         }
         sweep_leftovers();
     } catch (const Error& error) {

@@ -8,7 +8,7 @@
 #include <tuple>
 #include <utility>
 
-#include "checkpoint/find_root.h"
+#include "checkpoint/find_checkpoint.h"
 #include "checkpoint/payload_reader.h"
 #include "trainctl/base/error.h"
 #include "trainctl/base/text.h"
@@ -23,36 +23,6 @@ using Json = nlohmann::ordered_json;
 
 std::string dump(const Json& value) {
     return value.dump(2, ' ', false, Json::error_handler_t::replace) + "\n";
-}
-
-struct Found {
-    std::string path;
-    CommittedManifest committed;
-    std::vector<std::string> newer_damaged;  // passed over for this one, and why
-};
-
-Found find_checkpoint(FileSystem& files, const std::string& given) {
-    const std::string path = without_trailing_slash(given);
-    if (is_checkpoint(files, path)) return {path, read_committed(files, path), {}};
-    const std::string root = find_checkpoint_root(files, path);
-    CheckpointScan scan = scan_checkpoints(files, root, "");
-    if (scan.complete.empty()) {
-        if (scan.rejected.empty())
-            fail(Exit::BadInput, fmt::format("{}; {}.", no_checkpoints_text(root), expected_checkpoint_path));
-        fail(Exit::BadInput,
-             fmt::format("no complete checkpoint in {}. Restore one from a copy, or start a new run in "
-                         "another job.run_dir:{}",
-                         root, describe_rejected(scan.rejected)));
-    }
-    CompleteCheckpoint& newest = scan.complete.front();
-    std::vector<std::string> newer_damaged;
-    for (const RejectedCheckpoint& rejected : scan.rejected) {
-        if (rejected.reason == RejectReason::Damaged && std::tie(rejected.name.step, rejected.name.attempt) >
-                                                            std::tie(newest.name.step, newest.name.attempt))
-            newer_damaged.push_back(rejected.text);
-    }
-    return {
-        newest.path, {std::move(newest.manifest), std::move(newest.manifest_text)}, std::move(newer_damaged)};
 }
 
 std::int64_t elements_of(const ManifestTensor& tensor) {
@@ -113,12 +83,13 @@ std::string settle_mark(FileSystem& files, const std::string& path,
 }  // namespace
 
 CommandResult checkpoint_inspect(FileSystem& files, const std::string& path, OutputFormat form) {
-    const Found found = find_checkpoint(files, path);
+    const FoundCheckpoint found = find_checkpoint(files, path);
     const Manifest& manifest = found.committed.manifest;
     if (form == OutputFormat::Json) {
         // MANIFEST itself is the answer; the path is what it does not know.
         Json document = Json::parse(found.committed.text);
         document["path"] = found.path;
+        document["pinned"] = is_pinned(files, found.path);
         return {Exit::Ok, dump(document), ""};
     }
     std::string text = fmt::format(
@@ -127,6 +98,7 @@ CommandResult checkpoint_inspect(FileSystem& files, const std::string& path, Out
         found.path, manifest.run_id, manifest.step, manifest.attempt, manifest.created,
         health_name(manifest.health), manifest.state_hash, format_bytes(manifest.total_bytes()),
         counted(manifest.files.size(), "file"), format_bytes(manifest.chunk_bytes));
+    if (is_pinned(files, found.path)) text += "  pinned      neither removed nor counted by retention\n";
     if (!manifest.data_fingerprint.empty())
         text += fmt::format("  data        {}\n", manifest.data_fingerprint);
     for (const auto& [name, value] : manifest.counters)
@@ -147,7 +119,7 @@ CommandResult checkpoint_inspect(FileSystem& files, const std::string& path, Out
 }
 
 CommandResult checkpoint_verify(FileSystem& files, const std::string& path, OutputFormat form) {
-    const Found found = find_checkpoint(files, path);
+    const FoundCheckpoint found = find_checkpoint(files, path);
     const Manifest& manifest = found.committed.manifest;
     std::vector<std::string> problems;
     for (std::size_t index = 0; index < manifest.files.size(); ++index) {

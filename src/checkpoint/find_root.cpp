@@ -6,9 +6,7 @@
 #include <vector>
 
 #include "trainctl/base/error.h"
-#include "trainctl/config/load.h"
 #include "trainctl/config/tiers.h"
-#include "trainctl/rundir/layout.h"
 
 namespace trainctl {
 namespace {
@@ -22,8 +20,9 @@ bool may_hold_checkpoints(FileSystem& files, const std::string& path) {
            });
 }
 
-// Where the newest attempt's record says that saves go; empty: it says nothing, or RUN/checkpoints.
-std::string recorded_directory(FileSystem& files, const RunLayout& layout) {
+}  // namespace
+
+std::optional<LoadedJob> recorded_job(FileSystem& files, const RunLayout& layout) {
     const std::string records = parent_path(layout.record(1));
     int newest = 0;
     if (files.status(records)) {
@@ -31,11 +30,18 @@ std::string recorded_directory(FileSystem& files, const RunLayout& layout) {
             newest = std::max(newest, parse_attempt_name(name).value_or(0));
     }
     const std::string spec = join_path(layout.record(newest), "spec.toml");
-    if (newest == 0 || !files.status(spec)) return {};
-    const LoadedJob job = load_job(files, spec);
-    if (!job.usable({"checkpoint.directory", "checkpoint.tiers"})) return {};
-    const Tier first = checkpoint_tiers(job.spec.checkpoint).front();
-    return first.path.empty() ? job.spec.checkpoint.directory : first.path;
+    if (newest == 0 || !files.status(spec)) return std::nullopt;
+    return load_job(files, spec);
+}
+
+namespace {
+
+// Where the newest attempt's record says that saves go; empty: it says nothing, or RUN/checkpoints.
+std::string recorded_root(FileSystem& files, const RunLayout& layout) {
+    const std::optional<LoadedJob> job = recorded_job(files, layout);
+    if (!job || !job->usable({"checkpoint.directory", "checkpoint.tiers"})) return {};
+    const Tier first = checkpoint_tiers(job->spec.checkpoint).front();
+    return first.path.empty() ? job->spec.checkpoint.directory : first.path;
 }
 
 }  // namespace
@@ -56,7 +62,8 @@ std::string find_checkpoint_root(FileSystem& files, const std::string& path) {
     const RunLayout layout(root);
     if (files.status(layout.checkpoints()) && !files.list(layout.checkpoints()).empty())
         return layout.checkpoints();
-    if (std::string elsewhere = recorded_directory(files, layout); !elsewhere.empty()) {
+    const std::string elsewhere = recorded_root(files, layout);
+    if (!elsewhere.empty()) {
         if (files.status(elsewhere)) return elsewhere;
         fail(Exit::BadInput,
              fmt::format(

@@ -1,10 +1,13 @@
 // Private to the room: which directory of checkpoints a path given on the command line stands for.
 #pragma once
 
+#include <optional>
 #include <string>
 #include <string_view>
 
 #include "trainctl/base/file_system.h"
+#include "trainctl/config/load.h"
+#include "trainctl/rundir/layout.h"
 
 namespace trainctl {
 
@@ -12,6 +15,10 @@ namespace trainctl {
 inline constexpr std::string_view expected_checkpoint_path =
     "expected a run directory (job.run_dir), a checkpoint directory (checkpoint.directory), or one "
     "checkpoint, like RUN/checkpoints/s000001000-a0001-9f3c2a1b";
+
+// The job as the newest attempt of the run resolved it; nullopt: no record. It may have problems in this
+// build.
+std::optional<LoadedJob> recorded_job(FileSystem& files, const RunLayout& layout);
 
 bool is_checkpoint(FileSystem& files, const std::string& path);
 

@@ -22,7 +22,8 @@ using Json = nlohmann::ordered_json;
 struct Listed {
     CheckpointName name;
     std::string_view status;
-    std::string reason;                  // empty: nothing is wrong
+    std::string reason;  // empty: nothing is wrong
+    bool pinned = false;
     const Manifest* manifest = nullptr;  // where it can be read
 };
 
@@ -42,10 +43,10 @@ std::vector<Listed> newest_first(const CheckpointScan& scan) {
     std::vector<Listed> list;
     for (const CompleteCheckpoint& found : scan.complete) {
         list.push_back({found.name, found.suspect ? "suspect" : "complete", found.suspect.value_or(""),
-                        &found.manifest});
+                        found.pinned, &found.manifest});
     }
     for (const RejectedCheckpoint& found : scan.rejected)
-        list.push_back({found.name, reason_name(found.reason), found.text, nullptr});
+        list.push_back({found.name, reason_name(found.reason), found.text, false, nullptr});
     std::sort(list.begin(), list.end(), [](const Listed& a, const Listed& b) {
         return std::tie(a.name.step, a.name.attempt, a.name.nonce) >
                std::tie(b.name.step, b.name.attempt, b.name.nonce);
@@ -61,6 +62,7 @@ Json to_json(const Listed& listed) {
     if (!listed.reason.empty()) entry["reason"] = listed.reason;
     if (listed.manifest == nullptr) return entry;
     const Manifest& manifest = *listed.manifest;
+    entry["pinned"] = listed.pinned;
     entry["bytes"] = manifest.total_bytes();
     entry["files"] = manifest.files.size();
     entry["health"] = health_name(manifest.health);
@@ -78,6 +80,7 @@ std::string row(const Listed& listed) {
                                    manifest != nullptr ? health_name(manifest->health) : "-",
                                    manifest != nullptr ? fmt::format("{:016x}", manifest->state_hash) : "-",
                                    checkpoint_directory_name(listed.name));
+    if (listed.pinned) text += fmt::format("{:>12}  pinned\n", "");
     if (!listed.reason.empty()) text += fmt::format("{:>12}  {}\n", "", listed.reason);
     return text;
 }
@@ -97,10 +100,13 @@ std::string legend(const std::vector<Listed>& list) {
             "takes the mark away if every byte is right"},
         Meaning{"damaged",
                 "was complete once. Never loaded, counted or removed; delete it when it is of no more use"},
-        Meaning{"foreign", "of another run: neither loaded nor removed"}};
+        Meaning{"foreign", "of another run: neither loaded nor removed"},
+        Meaning{"pinned",
+                "by `trainctl ckpt pin`: neither removed nor counted by retention, until `ckpt unpin`"}};
     std::set<std::string_view> used;
     for (const Listed& listed : list) {
         used.insert(listed.status);
+        if (listed.pinned) used.insert("pinned");
         if (listed.manifest != nullptr) used.insert(health_name(listed.manifest->health));
     }
     std::string text;

@@ -1,36 +1,134 @@
 #include "trainctl/checkpoint/retention.h"
 
 #include <algorithm>
+#include <map>
+#include <optional>
+#include <set>
+#include <string>
 #include <tuple>
 
-namespace trainctl {
+#include "trainctl/base/error.h"
 
-std::vector<std::size_t> plan_retention(const std::vector<RetentionItem>& items,
-                                        const RetentionPolicy& policy) {
-    // What damage was found in is never removed, and does not take the place of one that can be loaded.
-    std::vector<std::size_t> order;
-    for (std::size_t index = 0; index < items.size(); ++index) {
-        if (!items[index].suspect) order.push_back(index);
+namespace trainctl {
+namespace {
+
+bool newer(const CheckpointName& a, const CheckpointName& b) {  // as numbers
+    return std::tie(a.step, a.attempt, a.nonce) > std::tie(b.step, b.attempt, b.nonce);
+}
+
+// What the journal says of checkpoints.
+struct Known {
+    std::set<std::string> verified;
+    std::set<std::string> healthy;
+    std::optional<JournalRecord> last_resume;
+};
+
+Known known_of(const Journal& journal) {
+    Known known;
+    for (const JournalRecord& record : journal.records) {
+        if (record.event == JournalEvent::Verify || record.event == JournalEvent::Resume) {
+            known.verified.insert(record.directory);
+        } else if (record.event == JournalEvent::Suspect) {
+            known.verified.erase(record.directory);
+        } else if (record.event == JournalEvent::Healthy) {
+            known.healthy.insert(record.directory);
+        }
+        if (record.event == JournalEvent::Resume) known.last_resume = record;
     }
-    std::sort(order.begin(), order.end(), [&](std::size_t a, std::size_t b) {  // newest first, as numbers
-        return std::tie(items[a].name.step, items[a].name.attempt, items[a].name.nonce) >
-               std::tie(items[b].name.step, items[b].name.attempt, items[b].name.nonce);
-    });
+    return known;
+}
+
+}  // namespace
+
+std::string_view keep_reason(Keep keep) {
+    switch (keep) {
+        case Keep::Not:
+            return "older than those that are kept";
+        case Keep::Pinned:
+            return "pinned";
+        case Keep::Suspect:
+            return "suspect: never removed automatically";
+        case Keep::Latest:
+            return "one of the newest";
+        case Keep::Milestone:
+            return "a milestone (keep_every)";
+        case Keep::Verified:
+            return "the newest that was read back in full";
+        case Keep::Healthy:
+            return "the newest healthy one";
+        case Keep::Origin:
+            return "the run goes on from it, and no newer one is verified or healthy";
+    }
+    return "";
+}
+
+std::vector<RetentionItem> retention_items(const std::vector<CompleteCheckpoint>& complete,
+                                           const Journal& journal) {
+    const Known known = known_of(journal);
+    std::vector<RetentionItem> items;
+    items.reserve(complete.size());
+    bool outlived = false;  // something saved since the last resume is known to be good
+    for (const CompleteCheckpoint& found : complete) {
+        const std::string& directory = found.manifest.directory;
+        RetentionItem item;
+        item.name = found.name;
+        item.verified = known.verified.count(directory) != 0;
+        item.healthy = found.manifest.health == Health::Good || known.healthy.count(directory) != 0;
+        item.suspect = found.suspect.has_value();
+        item.pinned = found.pinned;
+        item.origin = known.last_resume && known.last_resume->directory == directory;
+        if (known.last_resume && found.name.attempt >= known.last_resume->attempt)
+            outlived = outlived || item.verified || item.healthy;
+        items.push_back(item);
+    }
+    for (RetentionItem& item : items) item.origin = item.origin && !outlived;
+    return items;
+}
+
+std::vector<Keep> judge_retention(const std::vector<RetentionItem>& items, const RetentionPolicy& policy) {
+    std::vector<Keep> verdicts(items.size(), Keep::Not);
+    std::vector<std::size_t> order;  // of those that fill a place
+    for (std::size_t index = 0; index < items.size(); ++index) {
+        if (items[index].pinned || items[index].suspect) {
+            verdicts[index] = items[index].pinned ? Keep::Pinned : Keep::Suspect;
+        } else {
+            order.push_back(index);
+        }
+    }
+    std::sort(order.begin(), order.end(),
+              [&](std::size_t a, std::size_t b) { return newer(items[a].name, items[b].name); });
     const auto keep_latest = static_cast<std::size_t>(std::max<std::int64_t>(1, policy.keep_latest));
     bool have_verified = false;
     bool have_healthy = false;
-    std::vector<std::size_t> removable;
     for (std::size_t place = 0; place < order.size(); ++place) {
         const RetentionItem& item = items[order[place]];
-        const bool newest_verified = item.verified && !have_verified;
-        const bool newest_healthy = item.healthy && !have_healthy;
+        Keep& verdict = verdicts[order[place]];
+        if (place < keep_latest) {
+            verdict = Keep::Latest;
+        } else if (policy.keep_every > 0 && item.name.step % policy.keep_every == 0) {
+            verdict = Keep::Milestone;
+        } else if (item.verified && !have_verified) {
+            verdict = Keep::Verified;
+        } else if (item.healthy && !have_healthy) {
+            verdict = Keep::Healthy;
+        } else if (item.origin) {
+            verdict = Keep::Origin;
+        }
         have_verified = have_verified || item.verified;
         have_healthy = have_healthy || item.healthy;
-        const bool milestone = policy.keep_every > 0 && item.name.step % policy.keep_every == 0;
-        if (place >= keep_latest && !newest_verified && !newest_healthy && !milestone)
-            removable.push_back(order[place]);
     }
-    std::reverse(removable.begin(), removable.end());
+    return verdicts;
+}
+
+std::vector<std::size_t> plan_retention(const std::vector<RetentionItem>& items,
+                                        const RetentionPolicy& policy) {
+    const std::vector<Keep> verdicts = judge_retention(items, policy);
+    std::vector<std::size_t> removable;
+    for (std::size_t index = 0; index < items.size(); ++index) {
+        if (verdicts[index] == Keep::Not) removable.push_back(index);
+    }
+    std::sort(removable.begin(), removable.end(),
+              [&](std::size_t a, std::size_t b) { return newer(items[b].name, items[a].name); });
     return removable;
 }
 

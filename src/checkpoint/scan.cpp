@@ -62,7 +62,7 @@ CheckpointScan scan_checkpoints(FileSystem& files, const std::string& root, cons
             }
             if (is_healthy(files, path)) committed.manifest.health = Health::Good;
             scan.complete.push_back({*name, path, std::move(committed.manifest), std::move(committed.text),
-                                     read_suspicion(files, path)});
+                                     read_suspicion(files, path), is_pinned(files, path)});
         } catch (const Error& error) {
             scan.rejected.push_back({*name, path, reason, error.what()});
         }

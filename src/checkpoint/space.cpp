@@ -57,7 +57,7 @@ std::int64_t replaceable_checkpoints(FileSystem& files, const std::string& root,
     const CheckpointScan scan = scan_checkpoints(files, root, run_id);
     return std::count_if(scan.complete.begin(), scan.complete.end(), [&](const CompleteCheckpoint& found) {
         const bool milestone = policy.keep_every > 0 && found.name.step % policy.keep_every == 0;
-        return !milestone && !found.suspect;
+        return !milestone && !found.suspect && !found.pinned;
     });
 }
 

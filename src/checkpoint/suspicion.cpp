@@ -9,14 +9,27 @@ namespace {
 
 constexpr std::uint64_t max_mark_bytes = 1U << 20U;
 
-std::string mark_path(const std::string& directory) {
-    return join_path(directory, std::string(suspect_file_name));
+bool has(FileSystem& files, const std::string& directory, std::string_view name) {
+    return files.status(join_path(directory, std::string(name))).has_value();
+}
+
+// False where COMMIT is gone.
+bool mark(FileSystem& files, const std::string& directory, std::string_view name, std::string_view text) {
+    if (!has(files, directory, commit_file_name)) return false;
+    write_durably(files, directory, name, text);
+    return true;
+}
+
+void unmark(FileSystem& files, const std::string& directory, std::string_view name) {
+    if (!has(files, directory, name)) return;
+    files.remove_file(join_path(directory, std::string(name)));
+    files.sync_directory(directory);
 }
 
 }  // namespace
 
 std::optional<std::string> read_suspicion(FileSystem& files, const std::string& directory) {
-    const std::string path = mark_path(directory);
+    const std::string path = join_path(directory, std::string(suspect_file_name));
     try {
         if (!files.status(path)) return std::nullopt;
         std::string why = read_text(files, path, max_mark_bytes);
@@ -28,25 +41,31 @@ std::optional<std::string> read_suspicion(FileSystem& files, const std::string& 
 }
 
 void remember_suspicion(FileSystem& files, const std::string& directory, const std::string& why) {
-    if (!files.status(join_path(directory, std::string(commit_file_name)))) return;
-    write_durably(files, directory, suspect_file_name, why + "\n");
+    mark(files, directory, suspect_file_name, why + "\n");
 }
 
 bool is_healthy(FileSystem& files, const std::string& directory) {
-    return files.status(join_path(directory, std::string(healthy_file_name))).has_value();
+    return has(files, directory, healthy_file_name);
 }
 
 bool remember_health(FileSystem& files, const std::string& directory) {
-    if (!files.status(join_path(directory, std::string(commit_file_name)))) return false;
-    write_durably(files, directory, healthy_file_name, "\n");
-    return true;
+    return mark(files, directory, healthy_file_name, "\n");
+}
+
+bool is_pinned(FileSystem& files, const std::string& directory) {
+    return has(files, directory, pinned_file_name);
+}
+
+bool pin_checkpoint(FileSystem& files, const std::string& directory) {
+    return mark(files, directory, pinned_file_name, "\n") && has(files, directory, commit_file_name);
+}
+
+void unpin_checkpoint(FileSystem& files, const std::string& directory) {
+    unmark(files, directory, pinned_file_name);
 }
 
 void clear_suspicion(FileSystem& files, const std::string& directory) {
-    const std::string path = mark_path(directory);
-    if (!files.status(path)) return;
-    files.remove_file(path);
-    files.sync_directory(directory);
+    unmark(files, directory, suspect_file_name);
 }
 
 }  // namespace trainctl

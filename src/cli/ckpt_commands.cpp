@@ -2,18 +2,24 @@
 #include <memory>
 
 #include "cli/command.h"
+#include "cli/number_option.h"
 #include "trainctl/checkpoint/commands.h"
+#include "trainctl/checkpoint/run_commands.h"
 
 namespace trainctl {
 namespace {
 
 using CkptCommand = CommandResult (*)(FileSystem&, const std::string&, OutputFormat);
 
-void add(CLI::App& ckpt, Invocation& invocation, const std::string& verb, const std::string& about,
-         CkptCommand run) {
+constexpr const char* path_help = "run directory, checkpoint directory, or one checkpoint";
+constexpr const char* run_help = "run directory (job.run_dir)";
+constexpr const char* dry_run_help = "say what would be done, and do nothing";
+
+void add_reading(CLI::App& ckpt, Invocation& invocation, const std::string& verb, const std::string& about,
+                 CkptCommand run) {
     auto path = std::make_shared<std::string>();
     CLI::App* command = ckpt.add_subcommand(verb, about);
-    command->add_option("PATH", *path, "run directory, checkpoint directory, or one checkpoint")->required();
+    command->add_option("PATH", *path, path_help)->required();
     add_json_flag(*command, invocation);
     command->callback([&invocation, path, run] {
         invocation.action = [&invocation, path, run] {
@@ -22,17 +28,74 @@ void add(CLI::App& ckpt, Invocation& invocation, const std::string& verb, const 
     });
 }
 
+// A command that changes a run: `run` gets what it works with.
+void set_action(CLI::App& command, Invocation& invocation,
+                const std::function<CommandResult(const RunServices&)>& run) {
+    command.callback([&invocation, run] {
+        invocation.action = [&invocation, run] {
+            const auto processes = make_linux_process_table(invocation.files);
+            DescriptorLog log(2, LogLevel::Info, {});
+            return show(invocation, run({invocation.files, invocation.clock, *processes, log}));
+        };
+    });
+}
+
+void add_dry_run(CLI::App& command, Execution& execution) {
+    command.add_flag_callback(
+        "--dry-run", [&execution] { execution = Execution::DryRun; }, dry_run_help);
+}
+
+void add_pin(CLI::App& ckpt, Invocation& invocation, const std::string& verb, const std::string& about,
+             PinAction action) {
+    struct Options {
+        std::string path;
+        std::optional<std::int64_t> step;
+    };
+    auto options = std::make_shared<Options>();
+    CLI::App* command = ckpt.add_subcommand(verb, about);
+    command->add_option("PATH", options->path, path_help)->required();
+    command->add_option("--step", options->step, "the one of this step (default: the newest)")
+        ->check(at_least(0));
+    add_json_flag(*command, invocation);
+    command->callback([&invocation, options, action] {
+        invocation.action = [&invocation, options, action] {
+            return show(invocation, checkpoint_pin(invocation.files, options->path, options->step, action,
+                                                   invocation.format));
+        };
+    });
+}
+
+void add_prune(CLI::App& ckpt, Invocation& invocation) {
+    auto options = std::make_shared<PruneOptions>();
+    CLI::App* command = ckpt.add_subcommand(
+        "prune", "Remove what retention lets go now, by the run's own policy or another one");
+    command->add_option("RUN", options->run, run_help)->required();
+    command->add_option("--keep-latest", options->keep_latest, "newest ones that stay")->check(at_least(1));
+    command->add_option("--keep-every", options->keep_every, "multiples of this stay; 0: none")
+        ->check(at_least(0));
+    add_dry_run(*command, options->execution);
+    add_json_flag(*command, invocation);
+    set_action(*command, invocation, [&invocation, options](const RunServices& services) {
+        options->form = invocation.format;
+        return checkpoint_prune(services, *options);
+    });
+}
+
 }  // namespace
 
 void add_ckpt_commands(CLI::App& app, Invocation& invocation) {
-    CLI::App* ckpt = app.add_subcommand("ckpt", "List, inspect and verify checkpoints");
+    CLI::App* ckpt = app.add_subcommand("ckpt", "List, check, keep and remove checkpoints");
     ckpt->require_subcommand(1);
-    add(*ckpt, invocation, "list", "All checkpoints, newest first, with what is wrong with any",
-        checkpoint_list);
-    add(*ckpt, invocation, "inspect", "Tensors, counters and layout of one checkpoint (default: the newest)",
-        checkpoint_inspect);
-    add(*ckpt, invocation, "verify", "Read every byte of one checkpoint (default: the newest) and check it",
-        checkpoint_verify);
+    add_reading(*ckpt, invocation, "list", "All checkpoints, newest first, with what is wrong with any",
+                checkpoint_list);
+    add_reading(*ckpt, invocation, "inspect",
+                "Tensors, counters and layout of one checkpoint (default: the newest)", checkpoint_inspect);
+    add_reading(*ckpt, invocation, "verify",
+                "Read every byte of one checkpoint (default: the newest) and check it", checkpoint_verify);
+    add_pin(*ckpt, invocation, "pin", "Keep one checkpoint for ever, whatever retention says",
+            PinAction::Pin);
+    add_pin(*ckpt, invocation, "unpin", "Let retention judge one checkpoint again", PinAction::Unpin);
+    add_prune(*ckpt, invocation);
 }
 
 }  // namespace trainctl

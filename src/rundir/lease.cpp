@@ -71,6 +71,12 @@ bool owner_may_live(FileSystem& files, ProcessTable& processes, const RunLayout&
     return !evidence.free() && !known_dead(evidence, processes);
 }
 
+void refuse_live_owner(FileSystem& files, ProcessTable& processes, const RunLayout& layout) {
+    const OwnershipEvidence evidence = read_ownership(files, layout, any_attempt);
+    if (!evidence.free() && evidence.owner && processes.look(*evidence.owner) == Liveness::Alive)
+        fail_owned(layout, evidence);
+}
+
 Lease::Lease(LeaseServices services, RunLayout layout, const LeaseTiming& timing, LeaseRecord record)
     : services_(std::move(services)),
       layout_(std::move(layout)),

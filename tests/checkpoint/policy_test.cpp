@@ -127,8 +127,7 @@ TEST_CASE("keep 1 keeps one; milestones, the newest verified and the newest heal
 
 TEST_CASE(
     "plan_retention never takes the newest, the newest verified or the newest healthy good one, nor a "
-    "suspect "
-    "one, for any list") {
+    "suspect, a pinned or the last resumed one, for any list") {
     std::mt19937_64 random(11);
     for (int round = 0; round < 500; ++round) {
         std::vector<RetentionItem> items(random() % 9);
@@ -137,7 +136,9 @@ TEST_CASE(
                      static_cast<std::uint32_t>(random())},
                     random() % 3 == 0,
                     random() % 3 == 0,
-                    random() % 4 == 0};
+                    random() % 4 == 0,
+                    random() % 4 == 0,
+                    random() % 8 == 0};
         }
         const RetentionPolicy policy{static_cast<std::int64_t>(random() % 4),
                                      static_cast<std::int64_t>(random() % 3) * 10};
@@ -147,7 +148,7 @@ TEST_CASE(
             [&](const std::function<bool(const RetentionItem&)>& which) -> const RetentionItem* {
             const RetentionItem* best = nullptr;
             for (const RetentionItem& item : items) {
-                if (item.suspect || !which(item)) continue;
+                if (item.suspect || item.pinned || !which(item)) continue;
                 if (best == nullptr || std::tuple(item.name.step, item.name.attempt, item.name.nonce) >
                                            std::tuple(best->name.step, best->name.attempt, best->name.nonce))
                     best = &item;
@@ -162,8 +163,9 @@ TEST_CASE(
         std::int64_t good = 0;
         std::int64_t left = 0;  // of the good ones
         for (std::size_t index = 0; index < items.size(); ++index) {
-            if (items[index].suspect) CHECK_FALSE(removed[index]);
-            if (items[index].suspect) continue;
+            const RetentionItem& item = items[index];
+            if (item.suspect || item.pinned || item.origin) CHECK_FALSE(removed[index]);
+            if (item.suspect || item.pinned) continue;
             ++good;
             if (!removed[index]) ++left;
         }

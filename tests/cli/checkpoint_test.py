@@ -132,6 +132,44 @@ class Damaged(TrainctlTest):
         self.one_error(failed, "progress", "not starting again at step 0")
 
 
+class Kept(TrainctlTest):
+    """What is kept and what goes, by wish of the user."""
+
+    def listed(self):
+        """(step, status, pinned), newest first."""
+        found = json.loads(self.run_trainctl("ckpt", "list", "run", "--json").out)["checkpoints"]
+        return [(entry["step"], entry["status"], entry.get("pinned")) for entry in found]
+
+    def test_pin_and_prune(self):
+        self.train()
+        self.assertIn("is now pinned", self.run_trainctl("ckpt", "pin", "run", "--step", "4").out)
+        self.assertIn("pinned: by", self.run_trainctl("ckpt", "list", "run").out)
+        dry = self.run_trainctl("ckpt", "prune", "run", "--keep-latest", "1", "--dry-run").out
+        self.assertIn("1 checkpoint would be removed of 3", dry)
+        self.assertEqual(len(self.listed()), 3)
+        self.assertIn("0 checkpoints removed", self.run_trainctl("ckpt", "prune", "run").out)  # the job keeps 3
+        pruned = json.loads(self.run_trainctl("ckpt", "prune", "run", "--keep-latest", "1", "--json").out)
+        self.assertEqual([(entry["step"], entry["keep"]) for entry in pruned["checkpoints"]], [(12, True), (8, False), (4, True)])
+        self.assertEqual(self.listed(), [(12, "complete", False), (4, "complete", True)])
+        self.run_trainctl("ckpt", "unpin", "run/checkpoints", "--step", "4")
+        resumed = self.train("--resume", "auto", "--allow-change", "job.steps", settings=["job.steps=13"])
+        self.assertEqual(resumed.loaded_state()[0], 12)
+        self.one_error(self.run_trainctl("ckpt", "pin", "run", "--step", "5", code=4), "no complete checkpoint of step 5", "13, 12")
+        self.one_error(self.run_trainctl("ckpt", "prune", ".", code=4), "expected a run directory")
+        self.one_error(self.run_trainctl("ckpt", "prune", "run", "--keep-latest", "0", code=2), "at least 1")
+        self.assertIn("8 fenced", self.run_trainctl("ckpt", "prune", "--help").out)
+
+    def test_beside_a_living_run(self):
+        running = self.start_train(settings=["job.steps=100000"])
+        self.wait_until(lambda: len(self.checkpoints()) > 1, running, "two checkpoints")
+        refused = self.run_trainctl("ckpt", "prune", "run", "--keep-latest", "1", code=8)
+        self.one_error(refused, str(running.pid))
+        self.assertLess(refused.seconds, 5)
+        running.signal(signal.SIGUSR1)
+        self.assertEqual(running.wait(30), 3, running.describe())
+        self.assertEqual(self.run_trainctl("ckpt", "prune", "run", "--keep-latest", "1").out.count("remove  "), 2)
+
+
 class OtherJob(TrainctlTest):
     """What may change on resume, and what comes out then."""
 

@@ -1,10 +1,13 @@
-// Which checkpoints may go. Pure; the store then removes them, COMMIT first.
+// Which checkpoints may go. Pure; whoever holds the lease then removes them, COMMIT first.
 #pragma once
 
 #include <cstdint>
+#include <string_view>
 #include <vector>
 
 #include "trainctl/base/file_system.h"
+#include "trainctl/checkpoint/scan.h"
+#include "trainctl/rundir/journal.h"
 #include "trainctl/rundir/layout.h"
 
 namespace trainctl {
@@ -14,6 +17,9 @@ struct RetentionItem {
     bool verified = false;  // read back in full at least once
     bool healthy = false;
     bool suspect = false;  // damage was found in it
+    bool pinned = false;   // by a user
+    // The run was last continued from it, and nothing saved since was read back in full or is healthy.
+    bool origin = false;
 };
 
 struct RetentionPolicy {
@@ -21,9 +27,21 @@ struct RetentionPolicy {
     std::int64_t keep_every = 0;  // also keep steps divisible by this; 0: none
 };
 
-// `items`: the complete checkpoints of one run. Returns indices to remove, oldest first. Never among them,
-// whatever the policy says: suspect ones, and of the others the newest, the newest verified, the newest
-// healthy. A suspect one fills no place.
+// Why a checkpoint stays, the first that holds; Not: it may go.
+enum class Keep { Not, Pinned, Suspect, Latest, Milestone, Verified, Healthy, Origin };
+
+// For `ckpt prune`: "one of the newest 3", ...
+std::string_view keep_reason(Keep keep);
+
+// What retention needs to know of the complete checkpoints of one run, in their order.
+std::vector<RetentionItem> retention_items(const std::vector<CompleteCheckpoint>& complete,
+                                           const Journal& journal);
+
+// One verdict per item. Kept whatever the policy says: pinned and suspect ones, which fill no place, and of
+// the others the newest, the newest verified, the newest healthy and the one the run was continued from.
+std::vector<Keep> judge_retention(const std::vector<RetentionItem>& items, const RetentionPolicy& policy);
+
+// The indices of those that may go, oldest first.
 std::vector<std::size_t> plan_retention(const std::vector<RetentionItem>& items,
                                         const RetentionPolicy& policy);
 

@@ -18,6 +18,7 @@ struct CompleteCheckpoint {
     Manifest manifest;
     std::string manifest_text;
     std::optional<std::string> suspect = {};  // a reader found damage in it, and what (suspicion.h)
+    bool pinned = false;
 };
 
 enum class RejectReason {

@@ -24,7 +24,8 @@ struct SpaceNeed {
     [[nodiscard]] std::int64_t still_to_come() const;  // at least one
 };
 
-// The complete checkpoints of this run that newer ones will replace: neither milestones nor suspect.
+// The complete checkpoints of this run that newer ones will replace: neither milestones nor suspect nor
+// pinned.
 std::int64_t replaceable_checkpoints(FileSystem& files, const std::string& root, const std::string& run_id,
                                      const RetentionPolicy& policy);
 

@@ -1,6 +1,6 @@
-// What was learned of a committed checkpoint later, remembered in small files beside COMMIT, so that
-// retention, `ckpt list` and whoever comes next know: SUSPECT, what a reader found wrong with it, and
-// HEALTHY. What was committed is not touched.
+// What was learned of a committed checkpoint later, or is wished of it, remembered in small files beside
+// COMMIT, so that retention, `ckpt list` and whoever comes next know: SUSPECT, what a reader found wrong with
+// it; HEALTHY; PINNED. What was committed is not touched.
 #pragma once
 
 #include <optional>
@@ -26,6 +26,15 @@ inline constexpr std::string_view healthy_file_name = "HEALTHY";
 bool is_healthy(FileSystem& files, const std::string& directory);
 // Durable on return. False, and nothing happens, where COMMIT is gone. Exit::Resource as above.
 bool remember_health(FileSystem& files, const std::string& directory);
+
+// The wish of a user: retention neither removes nor counts it (file PINNED).
+inline constexpr std::string_view pinned_file_name = "PINNED";
+bool is_pinned(FileSystem& files, const std::string& directory);
+// Durable on return. False, and nothing happens, where COMMIT is gone or goes at this moment. Exit::Resource
+// as above.
+bool pin_checkpoint(FileSystem& files, const std::string& directory);
+// Durable on return; one that is not pinned is left as it is.
+void unpin_checkpoint(FileSystem& files, const std::string& directory);
 
 // For whoever read every byte and found it right. Exit::Resource as above.
 void clear_suspicion(FileSystem& files, const std::string& directory);

@@ -47,6 +47,10 @@ std::optional<LeaseRecord> read_lease(FileSystem& files, const RunLayout& layout
 // dead.
 bool owner_may_live(FileSystem& files, ProcessTable& processes, const RunLayout& layout);
 
+// For a command that can wait for no one: Exit::Fenced naming the owner if it is known to be alive (it may
+// hang).
+void refuse_live_owner(FileSystem& files, ProcessTable& processes, const RunLayout& layout);
+
 // What the lease works with; all must outlive it.
 struct LeaseServices {
     FileSystem& files;

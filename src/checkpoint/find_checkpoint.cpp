@@ -1,0 +1,72 @@
+#include "checkpoint/find_checkpoint.h"
+
+#include <fmt/format.h>
+
+#include <tuple>
+#include <utility>
+
+#include "checkpoint/find_root.h"
+#include "trainctl/base/error.h"
+#include "trainctl/checkpoint/resume.h"
+#include "trainctl/checkpoint/scan.h"
+
+namespace trainctl {
+namespace {
+
+[[noreturn]] void fail_empty(const std::string& root, const CheckpointScan& scan) {
+    if (scan.rejected.empty())
+        fail(Exit::BadInput, fmt::format("{}; {}.", no_checkpoints_text(root), expected_checkpoint_path));
+    fail(Exit::BadInput,
+         fmt::format("no complete checkpoint in {}. Restore one from a copy, or start a new run in "
+                     "another job.run_dir:{}",
+                     root, describe_rejected(scan.rejected)));
+}
+
+FoundCheckpoint newest_of(CheckpointScan& scan) {
+    CompleteCheckpoint& newest = scan.complete.front();
+    std::vector<std::string> newer_damaged;
+    for (const RejectedCheckpoint& rejected : scan.rejected) {
+        if (rejected.reason == RejectReason::Damaged && std::tie(rejected.name.step, rejected.name.attempt) >
+                                                            std::tie(newest.name.step, newest.name.attempt))
+            newer_damaged.push_back(rejected.text);
+    }
+    return {
+        newest.path, {std::move(newest.manifest), std::move(newest.manifest_text)}, std::move(newer_damaged)};
+}
+
+FoundCheckpoint of_step(const std::string& root, CheckpointScan& scan, std::int64_t step) {
+    std::vector<CompleteCheckpoint*> fitting;
+    std::string names;
+    for (CompleteCheckpoint& found : scan.complete) {
+        if (found.name.step != step) continue;
+        fitting.push_back(&found);
+        names += "\n  " + found.path;
+    }
+    if (fitting.empty()) {
+        std::vector<RejectedCheckpoint> rejected;
+        for (const RejectedCheckpoint& found : scan.rejected)
+            if (found.name.step == step) rejected.push_back(found);
+        fail(Exit::BadInput,
+             fmt::format("{}: no complete checkpoint of step {}; complete steps, newest first: {}{}", root,
+                         step, available_steps(scan), describe_rejected(rejected)));
+    }
+    if (fitting.size() > 1)
+        fail(Exit::Usage,
+             fmt::format("{}: step {} is there {} times; name the directory instead of the step:{}", root,
+                         step, fitting.size(), names));
+    return {fitting[0]->path, {std::move(fitting[0]->manifest), std::move(fitting[0]->manifest_text)}, {}};
+}
+
+}  // namespace
+
+FoundCheckpoint find_checkpoint(FileSystem& files, const std::string& given,
+                                std::optional<std::int64_t> step) {
+    const std::string path = without_trailing_slash(given);
+    if (is_checkpoint(files, path) && !step) return {path, read_committed(files, path), {}};
+    const std::string root = find_checkpoint_root(files, path);
+    CheckpointScan scan = scan_checkpoints(files, root, "");
+    if (scan.complete.empty()) fail_empty(root, scan);
+    return step ? of_step(root, scan, *step) : newest_of(scan);
+}
+
+}  // namespace trainctl
