@@ -26,4 +26,12 @@ std::string_view safetensors_dtype(DType dtype) {
     return "";
 }
 
+std::optional<DType> parse_safetensors_dtype(std::string_view name) {
+    for (const DType dtype : {DType::F64, DType::F32, DType::BF16, DType::F16, DType::I64, DType::I32,
+                              DType::U32, DType::U16, DType::U8}) {
+        if (safetensors_dtype(dtype) == name) return dtype;
+    }
+    return std::nullopt;
+}
+
 }  // namespace trainctl

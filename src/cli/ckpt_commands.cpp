@@ -28,6 +28,29 @@ void add_reading(CLI::App& ckpt, Invocation& invocation, const std::string& verb
     });
 }
 
+void add_diff(CLI::App& ckpt, Invocation& invocation) {
+    struct Options {
+        std::string a;
+        std::string b;
+        DiffDepth depth = DiffDepth::Hashes;
+    };
+    auto options = std::make_shared<Options>();
+    CLI::App* command = ckpt.add_subcommand(
+        "diff", "What differs between two checkpoints; exit 0 if they hold the same state, else 4");
+    command->add_option("A", options->a, path_help)->required();
+    command->add_option("B", options->b, path_help)->required();
+    command->add_flag_callback(
+        "--values", [options] { options->depth = DiffDepth::Values; },
+        "read tensors whose hashes differ, and say by how much");
+    add_json_flag(*command, invocation);
+    command->callback([&invocation, options] {
+        invocation.action = [&invocation, options] {
+            return show(invocation, checkpoint_diff(invocation.files, options->a, options->b, options->depth,
+                                                    invocation.format));
+        };
+    });
+}
+
 // A command that changes a run: `run` gets what it works with.
 void set_action(CLI::App& command, Invocation& invocation,
                 const std::function<CommandResult(const RunServices&)>& run) {
@@ -92,6 +115,7 @@ void add_ckpt_commands(CLI::App& app, Invocation& invocation) {
                 "Tensors, counters and layout of one checkpoint (default: the newest)", checkpoint_inspect);
     add_reading(*ckpt, invocation, "verify",
                 "Read every byte of one checkpoint (default: the newest) and check it", checkpoint_verify);
+    add_diff(*ckpt, invocation);
     add_pin(*ckpt, invocation, "pin", "Keep one checkpoint for ever, whatever retention says",
             PinAction::Pin);
     add_pin(*ckpt, invocation, "unpin", "Let retention judge one checkpoint again", PinAction::Unpin);

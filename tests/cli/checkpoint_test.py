@@ -159,6 +159,19 @@ class Kept(TrainctlTest):
         self.one_error(self.run_trainctl("ckpt", "prune", "run", "--keep-latest", "0", code=2), "at least 1")
         self.assertIn("8 fenced", self.run_trainctl("ckpt", "prune", "--help").out)
 
+    def test_diff(self):
+        self.train()
+        self.train(settings=["job.run_dir='again'"], ranks=2)
+        older, _, newest = self.checkpoints()
+        self.assertIn("the same state", self.run_trainctl("ckpt", "diff", "run", str(newest)).out)
+        differs = json.loads(self.run_trainctl("ckpt", "diff", str(older), "run", "--values", "--json", code=4).out)
+        self.assertFalse(differs["same_state"])
+        self.assertTrue(all(0 < tensor["max_absolute"] < 1 for tensor in differs["tensors"]), differs)
+        # Two ranks round otherwise than one.
+        for tensor in json.loads(self.run_trainctl("ckpt", "diff", "run", "again", "--values", "--json", code=4).out)["tensors"]:
+            self.assertLess(tensor["max_absolute"], 1e-4, tensor)
+        self.assertIn("job:\n  job.run_dir", self.run_trainctl("ckpt", "diff", "run", "again", code=4).out)
+
     def test_beside_a_living_run(self):
         running = self.start_train(settings=["job.steps=100000"])
         self.wait_until(lambda: len(self.checkpoints()) > 1, running, "two checkpoints")
