@@ -195,7 +195,8 @@ std::string CheckpointStore::judge_load(Load& state, const LoadRequest& load, co
     if (state.next == state.chosen.size()) {
         fail(Exit::BadInput,
              fmt::format("no checkpoint can be loaded ({} tried); not starting at step 0. {}:{}",
-                         state.chosen.size(), other_steps(state.catalogue.scan, state.chosen),
+                         state.chosen.size(),
+                         other_steps(state.catalogue.scan, state.chosen, Lineage(history_)),
                          list_passed_over(report.passed_over)));
     }
     return next_candidate(state, load);
@@ -322,8 +323,7 @@ LoadReport CheckpointStore::load_newest(const LoadRequest& load, RankLink& link)
     return load_candidates(
         [&](const CheckpointScan& scan) {
             ResumeDecision decision;
-            for (std::size_t index = 0; index < scan.complete.size(); ++index)
-                decision.candidates.push_back(index);
+            decision.candidates = Lineage(history_).newest_first(scan.complete);
             if (decision.candidates.empty()) {
                 fail(Exit::BadInput, fmt::format("no complete checkpoint in {}{}", settings_.root,
                                                  describe_rejected(scan.rejected)));

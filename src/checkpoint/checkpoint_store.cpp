@@ -49,8 +49,9 @@ CheckpointScan CheckpointStore::scan_root() const {
 
 std::optional<CompleteCheckpoint> CheckpointStore::newest_complete() const {
     CheckpointScan scan = scan_root();
-    if (scan.complete.empty()) return std::nullopt;
-    return std::move(scan.complete.front());
+    const std::vector<std::size_t> order = Lineage(history_).newest_first(scan.complete);
+    if (order.empty()) return std::nullopt;
+    return std::move(scan.complete[order.front()]);
 }
 
 std::uint64_t CheckpointStore::free_bytes() const { return files_.space(settings_.root).free_bytes; }

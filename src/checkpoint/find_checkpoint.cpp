@@ -2,10 +2,11 @@
 
 #include <fmt/format.h>
 
-#include <tuple>
+#include <algorithm>
 #include <utility>
 
 #include "checkpoint/find_root.h"
+#include "checkpoint/run_line.h"
 #include "trainctl/base/error.h"
 #include "trainctl/checkpoint/resume.h"
 #include "trainctl/checkpoint/scan.h"
@@ -22,33 +23,38 @@ namespace {
                      root, describe_rejected(scan.rejected)));
 }
 
-FoundCheckpoint newest_of(CheckpointScan& scan) {
-    CompleteCheckpoint& newest = scan.complete.front();
+FoundCheckpoint newest_of(CheckpointScan& scan, const RunLine& line) {
+    // A rollback never sets the one aside that it makes current.
+    CompleteCheckpoint& newest = scan.complete[line.newest_first(scan.complete).front()];
     std::vector<std::string> newer_damaged;
     for (const RejectedCheckpoint& rejected : scan.rejected) {
-        if (rejected.reason == RejectReason::Damaged && std::tie(rejected.name.step, rejected.name.attempt) >
-                                                            std::tie(newest.name.step, newest.name.attempt))
+        if (rejected.reason == RejectReason::Damaged && !line.lineage().set_aside(rejected.name) &&
+            line.lineage().newer(rejected.name, newest.name))
             newer_damaged.push_back(rejected.text);
     }
     return {
         newest.path, {std::move(newest.manifest), std::move(newest.manifest_text)}, std::move(newer_damaged)};
 }
 
-FoundCheckpoint of_step(const std::string& root, CheckpointScan& scan, std::int64_t step) {
+FoundCheckpoint of_step(const std::string& root, CheckpointScan& scan, const RunLine& line,
+                        std::int64_t step) {
     std::vector<CompleteCheckpoint*> fitting;
+    for (CompleteCheckpoint& found : scan.complete)
+        if (found.name.step == step) fitting.push_back(&found);
+    // What a rollback set aside is meant only where there is nothing else.
+    const auto aside =
+        std::stable_partition(fitting.begin(), fitting.end(),
+                              [&](const CompleteCheckpoint* found) { return !line.set_aside(*found); });
+    if (aside != fitting.begin()) fitting.erase(aside, fitting.end());
     std::string names;
-    for (CompleteCheckpoint& found : scan.complete) {
-        if (found.name.step != step) continue;
-        fitting.push_back(&found);
-        names += "\n  " + found.path;
-    }
+    for (const CompleteCheckpoint* found : fitting) names += "\n  " + found->path;
     if (fitting.empty()) {
         std::vector<RejectedCheckpoint> rejected;
         for (const RejectedCheckpoint& found : scan.rejected)
             if (found.name.step == step) rejected.push_back(found);
         fail(Exit::BadInput,
              fmt::format("{}: no complete checkpoint of step {}; complete steps, newest first: {}{}", root,
-                         step, available_steps(scan), describe_rejected(rejected)));
+                         step, available_steps(scan, line.lineage()), describe_rejected(rejected)));
     }
     if (fitting.size() > 1)
         fail(Exit::Usage,
@@ -66,7 +72,8 @@ FoundCheckpoint find_checkpoint(FileSystem& files, const std::string& given,
     const std::string root = find_checkpoint_root(files, path);
     CheckpointScan scan = scan_checkpoints(files, root, "");
     if (scan.complete.empty()) fail_empty(root, scan);
-    return step ? of_step(root, scan, *step) : newest_of(scan);
+    const RunLine line(files, path);
+    return step ? of_step(root, scan, line, *step) : newest_of(scan, line);
 }
 
 }  // namespace trainctl

@@ -10,6 +10,7 @@
 #include <utility>
 
 #include "checkpoint/find_root.h"
+#include "checkpoint/run_line.h"
 #include "trainctl/base/text.h"
 #include "trainctl/checkpoint/commands.h"
 #include "trainctl/checkpoint/scan.h"
@@ -24,6 +25,7 @@ struct Listed {
     std::string_view status;
     std::string reason;  // empty: nothing is wrong
     bool pinned = false;
+    bool set_aside = false;
     const Manifest* manifest = nullptr;  // where it can be read
 };
 
@@ -39,14 +41,18 @@ std::string_view reason_name(RejectReason reason) {
     return "";
 }
 
-std::vector<Listed> newest_first(const CheckpointScan& scan) {
+std::vector<Listed> newest_first(const CheckpointScan& scan, const RunLine& line) {
     std::vector<Listed> list;
     for (const CompleteCheckpoint& found : scan.complete) {
-        list.push_back({found.name, found.suspect ? "suspect" : "complete", found.suspect.value_or(""),
-                        found.pinned, &found.manifest});
+        const bool set_aside = line.set_aside(found);
+        list.push_back({found.name,
+                        found.suspect ? "suspect"
+                        : set_aside   ? "set aside"
+                                      : "complete",
+                        found.suspect.value_or(""), found.pinned, set_aside, &found.manifest});
     }
     for (const RejectedCheckpoint& found : scan.rejected)
-        list.push_back({found.name, reason_name(found.reason), found.text, false, nullptr});
+        list.push_back({found.name, reason_name(found.reason), found.text, false, false, nullptr});
     std::sort(list.begin(), list.end(), [](const Listed& a, const Listed& b) {
         return std::tie(a.name.step, a.name.attempt, a.name.nonce) >
                std::tie(b.name.step, b.name.attempt, b.name.nonce);
@@ -63,6 +69,7 @@ Json to_json(const Listed& listed) {
     if (listed.manifest == nullptr) return entry;
     const Manifest& manifest = *listed.manifest;
     entry["pinned"] = listed.pinned;
+    entry["set_aside"] = listed.set_aside;
     entry["bytes"] = manifest.total_bytes();
     entry["files"] = manifest.files.size();
     entry["health"] = health_name(manifest.health);
@@ -100,6 +107,9 @@ std::string legend(const std::vector<Listed>& list) {
             "takes the mark away if every byte is right"},
         Meaning{"damaged",
                 "was complete once. Never loaded, counted or removed; delete it when it is of no more use"},
+        Meaning{"set aside",
+                "by `trainctl ckpt rollback`: no load takes it and retention does not count it. Goes when a "
+                "checkpoint that was saved since is healthy; a rollback to it makes it current again"},
         Meaning{"foreign", "of another run: neither loaded nor removed"},
         Meaning{"pinned",
                 "by `trainctl ckpt pin`: neither removed nor counted by retention, until `ckpt unpin`"}};
@@ -121,7 +131,7 @@ std::string legend(const std::vector<Listed>& list) {
 CommandResult checkpoint_list(FileSystem& files, const std::string& path, OutputFormat form) {
     const std::string root = find_checkpoint_root(files, path);
     const CheckpointScan scan = scan_checkpoints(files, root, "");
-    const std::vector<Listed> list = newest_first(scan);
+    const std::vector<Listed> list = newest_first(scan, RunLine(files, path));
     if (form == OutputFormat::Json) {
         Json entries = Json::array();
         for (const Listed& listed : list) entries.push_back(to_json(listed));

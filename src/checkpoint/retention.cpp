@@ -8,12 +8,14 @@
 #include <tuple>
 
 #include "trainctl/base/error.h"
+#include "trainctl/checkpoint/lineage.h"
 
 namespace trainctl {
 namespace {
 
-bool newer(const CheckpointName& a, const CheckpointName& b) {  // as numbers
-    return std::tie(a.step, a.attempt, a.nonce) > std::tie(b.step, b.attempt, b.nonce);
+bool newer(const RetentionItem& a, const RetentionItem& b) {  // as numbers
+    return std::tie(a.after_rollback, a.name.step, a.name.attempt, a.name.nonce) >
+           std::tie(b.after_rollback, b.name.step, b.name.attempt, b.name.nonce);
 }
 
 // What the journal says of checkpoints.
@@ -48,6 +50,8 @@ std::string_view keep_reason(Keep keep) {
             return "pinned";
         case Keep::Suspect:
             return "suspect: never removed automatically";
+        case Keep::SetAside:
+            return "set aside by a rollback, until a checkpoint saved since is healthy";
         case Keep::Latest:
             return "one of the newest";
         case Keep::Milestone:
@@ -65,6 +69,7 @@ std::string_view keep_reason(Keep keep) {
 std::vector<RetentionItem> retention_items(const std::vector<CompleteCheckpoint>& complete,
                                            const Journal& journal) {
     const Known known = known_of(journal);
+    const Lineage lineage(journal);
     std::vector<RetentionItem> items;
     items.reserve(complete.size());
     bool outlived = false;  // something saved since the last resume is known to be good
@@ -76,6 +81,8 @@ std::vector<RetentionItem> retention_items(const std::vector<CompleteCheckpoint>
         item.healthy = found.manifest.health == Health::Good || known.healthy.count(directory) != 0;
         item.suspect = found.suspect.has_value();
         item.pinned = found.pinned;
+        item.set_aside = lineage.set_aside(found.name);
+        item.after_rollback = lineage.after_rollback(found.name);
         item.origin = known.last_resume && known.last_resume->directory == directory;
         if (known.last_resume && found.name.attempt >= known.last_resume->attempt)
             outlived = outlived || item.verified || item.healthy;
@@ -88,15 +95,21 @@ std::vector<RetentionItem> retention_items(const std::vector<CompleteCheckpoint>
 std::vector<Keep> judge_retention(const std::vector<RetentionItem>& items, const RetentionPolicy& policy) {
     std::vector<Keep> verdicts(items.size(), Keep::Not);
     std::vector<std::size_t> order;  // of those that fill a place
+    const bool outlived = std::any_of(items.begin(), items.end(), [](const RetentionItem& item) {
+        return item.after_rollback && item.healthy && !item.suspect;
+    });
     for (std::size_t index = 0; index < items.size(); ++index) {
-        if (items[index].pinned || items[index].suspect) {
-            verdicts[index] = items[index].pinned ? Keep::Pinned : Keep::Suspect;
+        const RetentionItem& item = items[index];
+        if (item.pinned || item.suspect) {
+            verdicts[index] = item.pinned ? Keep::Pinned : Keep::Suspect;
+        } else if (item.set_aside) {
+            verdicts[index] = outlived ? Keep::Not : Keep::SetAside;
         } else {
             order.push_back(index);
         }
     }
     std::sort(order.begin(), order.end(),
-              [&](std::size_t a, std::size_t b) { return newer(items[a].name, items[b].name); });
+              [&](std::size_t a, std::size_t b) { return newer(items[a], items[b]); });
     const auto keep_latest = static_cast<std::size_t>(std::max<std::int64_t>(1, policy.keep_latest));
     bool have_verified = false;
     bool have_healthy = false;
@@ -128,7 +141,7 @@ std::vector<std::size_t> plan_retention(const std::vector<RetentionItem>& items,
         if (verdicts[index] == Keep::Not) removable.push_back(index);
     }
     std::sort(removable.begin(), removable.end(),
-              [&](std::size_t a, std::size_t b) { return newer(items[b].name, items[a].name); });
+              [&](std::size_t a, std::size_t b) { return newer(items[b], items[a]); });
     return removable;
 }
 

@@ -5,28 +5,19 @@
 #include <utility>
 
 #include "checkpoint/find_root.h"
+#include "checkpoint/run_line.h"
 #include "trainctl/base/error.h"
 
 namespace trainctl {
-namespace {
-
-// The run directory that `path` is, or lies in.
-std::string run_directory_of(FileSystem& files, const std::string& path) {
-    std::string at = without_trailing_slash(path);
-    for (int up = 0; up <= 2; ++up) {
-        if (files.status(RunLayout(at).run_json())) return at;
-        at = parent_path(at);
-    }
-    fail(Exit::BadInput,
-         fmt::format("{}: expected a run directory (job.run_dir), found no run.json there; a "
-                     "directory of checkpoints elsewhere does not say which run it belongs to",
-                     path));
-}
-
-}  // namespace
-
 RunPlace find_run(FileSystem& files, const std::string& path) {
-    const std::string root = run_directory_of(files, path);
+    const auto run = enclosing_run(files, path);
+    if (!run) {
+        fail(Exit::BadInput,
+             fmt::format("{}: expected a run directory (job.run_dir), found no run.json there; a "
+                         "directory of checkpoints elsewhere does not say which run it belongs to",
+                         path));
+    }
+    const std::string& root = *run;
     const auto identity = read_run_identity(files, RunLayout(root));
     if (!identity)
         fail(Exit::BadInput,

@@ -53,11 +53,11 @@ std::int64_t SpaceNeed::still_to_come() const {
 }
 
 std::int64_t replaceable_checkpoints(FileSystem& files, const std::string& root, const std::string& run_id,
-                                     const RetentionPolicy& policy) {
+                                     const RetentionPolicy& policy, const Lineage& lineage) {
     const CheckpointScan scan = scan_checkpoints(files, root, run_id);
     return std::count_if(scan.complete.begin(), scan.complete.end(), [&](const CompleteCheckpoint& found) {
         const bool milestone = policy.keep_every > 0 && found.name.step % policy.keep_every == 0;
-        return !milestone && !found.suspect && !found.pinned;
+        return !milestone && !found.suspect && !found.pinned && !lineage.set_aside(found.name);
     });
 }
 

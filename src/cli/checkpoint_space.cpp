@@ -14,7 +14,8 @@ SpaceNeed checkpoint_space(FileSystem& files, const JobSpec& job, std::int64_t r
     const RunLayout layout = run_layout(job);
     if (const auto identity = read_run_identity(files, layout)) {
         need.present = replaceable_checkpoints(files, layout.checkpoints(), identity->run_id,
-                                               {job.checkpoint.keep_latest, job.checkpoint.keep_every});
+                                               {job.checkpoint.keep_latest, job.checkpoint.keep_every},
+                                               Lineage(read_journal(files, layout)));
     }
     return need;
 }

@@ -104,6 +104,20 @@ void add_prune(CLI::App& ckpt, Invocation& invocation) {
     });
 }
 
+void add_rollback(CLI::App& ckpt, Invocation& invocation) {
+    auto options = std::make_shared<RollbackOptions>();
+    CLI::App* command = ckpt.add_subcommand(
+        "rollback", "Make an older checkpoint the current one; newer ones are set aside, not deleted");
+    command->add_option("RUN", options->run, run_help)->required();
+    command->add_option("--to", options->to, "its step, or the name of its directory")->required();
+    add_dry_run(*command, options->execution);
+    add_json_flag(*command, invocation);
+    set_action(*command, invocation, [&invocation, options](const RunServices& services) {
+        options->form = invocation.format;
+        return checkpoint_rollback(services, *options);
+    });
+}
+
 }  // namespace
 
 void add_ckpt_commands(CLI::App& app, Invocation& invocation) {
@@ -120,6 +134,7 @@ void add_ckpt_commands(CLI::App& app, Invocation& invocation) {
             PinAction::Pin);
     add_pin(*ckpt, invocation, "unpin", "Let retention judge one checkpoint again", PinAction::Unpin);
     add_prune(*ckpt, invocation);
+    add_rollback(*ckpt, invocation);
 }
 
 }  // namespace trainctl

@@ -26,7 +26,7 @@ ResumeRequest resume_of(FileSystem& files, const JobSpec& job, const std::string
         if (!identity) throw;
         const CheckpointScan scan = scan_places(files, checkpoint_places(job), identity->run_id);
         fail(error.code(), fmt::format("{}; complete checkpoints of {}: {}", error.what(), job.run_dir,
-                                       available_steps(scan)));
+                                       available_steps(scan, Lineage(read_journal(files, layout)))));
     }
 }
 

@@ -19,10 +19,11 @@
 namespace trainctl {
 namespace {
 
-constexpr std::array event_names{
-    std::string_view("begin"),   std::string_view("commit"),  std::string_view("failed"),
-    std::string_view("delete"),  std::string_view("resume"),  std::string_view("verify"),
-    std::string_view("suspect"), std::string_view("healthy"), std::string_view("note")};
+constexpr std::array event_names{std::string_view("begin"),    std::string_view("commit"),
+                                 std::string_view("failed"),   std::string_view("delete"),
+                                 std::string_view("resume"),   std::string_view("verify"),
+                                 std::string_view("suspect"),  std::string_view("healthy"),
+                                 std::string_view("rollback"), std::string_view("note")};
 constexpr std::uint64_t max_segment_bytes = 1U << 30U;
 
 std::string line_of(const JournalRecord& record) {

@@ -172,6 +172,25 @@ class Kept(TrainctlTest):
             self.assertLess(tensor["max_absolute"], 1e-4, tensor)
         self.assertIn("job:\n  job.run_dir", self.run_trainctl("ckpt", "diff", "run", "again", code=4).out)
 
+    def test_rollback(self):
+        straight = self.train()
+        self.assertIn("would become", self.run_trainctl("ckpt", "rollback", "run", "--to", "4", "--dry-run").out)
+        self.assertEqual(self.listed()[0][:2], (12, "complete"))
+        self.assertEqual(self.run_trainctl("ckpt", "rollback", "run", "--to", "4").out.count("set aside  s0000000"), 2)
+        self.assertEqual([entry[:2] for entry in self.listed()], [(12, "set aside"), (8, "set aside"), (4, "complete")])
+        self.one_error(self.train("--resume", "12", code=4), "set aside by the rollback to step 4", "rollback RUN --to 12")
+        resumed = self.train("--resume", "auto")
+        self.assertEqual(resumed.loaded_state()[0], 4)
+        self.assertIn("set aside by the rollback to step 4: 12, 8", resumed.err)
+        self.assertEqual(resumed.saved_states()[12], straight.saved_states()[12])
+        self.assertEqual([entry[:2] for entry in self.listed()],
+                         [(12, "complete"), (12, "set aside"), (8, "complete"), (8, "set aside"), (4, "complete")])
+        set_aside = [path.name for path in self.checkpoints() if "-a0001-" in path.name][-1]
+        self.one_error(self.run_trainctl("ckpt", "rollback", "run", "--to", "16", code=4), "no such complete checkpoint", "12, 8, 4")
+        self.assertIn("current checkpoint already", self.run_trainctl("ckpt", "rollback", "run", "--to", "12").out)
+        again = json.loads(self.run_trainctl("ckpt", "rollback", "run", "--to", set_aside, "--json").out)
+        self.assertEqual([name[:16] for name in again["set_aside"]], ["s000000012-a0003", "s000000008-a0003"])
+
     def test_beside_a_living_run(self):
         running = self.start_train(settings=["job.steps=100000"])
         self.wait_until(lambda: len(self.checkpoints()) > 1, running, "two checkpoints")

@@ -113,7 +113,8 @@ class CheckpointStore {
     // Collective. Exactly this step.
     LoadReport load_step(std::int64_t step, const LoadRequest& load, RankLink& link);
 
-    // This process's view: COMMIT, MANIFEST and sizes are right. nullopt: none.
+    // This process's view: COMMIT, MANIFEST and sizes are right. nullopt: none. At rank 0 those that a
+    // rollback set aside are left out.
     [[nodiscard]] std::optional<CompleteCheckpoint> newest_complete() const;
     // Bytes that this user may still write there.
     [[nodiscard]] std::uint64_t free_bytes() const;

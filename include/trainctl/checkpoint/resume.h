@@ -7,6 +7,7 @@
 #include <string_view>
 #include <vector>
 
+#include "trainctl/checkpoint/lineage.h"
 #include "trainctl/checkpoint/scan.h"
 #include "trainctl/rundir/journal.h"
 
@@ -34,6 +35,7 @@ struct ResumeDecision {
     std::string text;  // for the log
 };
 
+// Checkpoints that a rollback set aside (lineage.h) are no candidates.
 // Exit::Usage: an existing run and Never. Exit::BadInput: progress was made but nothing is complete, or the
 // step asked for is not there (the message lists which are, and why others were rejected).
 ResumeDecision decide_resume(const ResumeRequest& request, RunState state, const CheckpointScan& scan,
@@ -44,10 +46,12 @@ ResumeDecision decide_resume(const ResumeRequest& request, RunState state, const
 void check_resume(const ResumeRequest& request, const CheckpointScan& scan, const Journal& journal,
                   const std::function<void(const Manifest&)>& accept);
 
-// The newest eight, "30, 20 (suspect), 10", or "none".
-std::string available_steps(const CheckpointScan& scan);
+// The newest eight, "30, 20 (suspect), 10", or "none"; those that a rollback set aside are not among them,
+// but named after them.
+std::string available_steps(const CheckpointScan& scan, const Lineage& lineage);
 // What may be asked for instead: the complete steps but those of the indices `tried`.
-std::string other_steps(const CheckpointScan& scan, const std::vector<std::size_t>& tried);
+std::string other_steps(const CheckpointScan& scan, const std::vector<std::size_t>& tried,
+                        const Lineage& lineage);
 // One line per rejected checkpoint that was committed once.
 std::string describe_rejected(const std::vector<RejectedCheckpoint>& rejected);
 

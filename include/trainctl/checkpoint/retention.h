@@ -20,6 +20,8 @@ struct RetentionItem {
     bool pinned = false;   // by a user
     // The run was last continued from it, and nothing saved since was read back in full or is healthy.
     bool origin = false;
+    bool set_aside = false;       // by a rollback (lineage.h)
+    bool after_rollback = false;  // saved since the last one; true where there was none
 };
 
 struct RetentionPolicy {
@@ -28,7 +30,7 @@ struct RetentionPolicy {
 };
 
 // Why a checkpoint stays, the first that holds; Not: it may go.
-enum class Keep { Not, Pinned, Suspect, Latest, Milestone, Verified, Healthy, Origin };
+enum class Keep { Not, Pinned, Suspect, SetAside, Latest, Milestone, Verified, Healthy, Origin };
 
 // For `ckpt prune`: "one of the newest 3", ...
 std::string_view keep_reason(Keep keep);
@@ -37,8 +39,9 @@ std::string_view keep_reason(Keep keep);
 std::vector<RetentionItem> retention_items(const std::vector<CompleteCheckpoint>& complete,
                                            const Journal& journal);
 
-// One verdict per item. Kept whatever the policy says: pinned and suspect ones, which fill no place, and of
-// the others the newest, the newest verified, the newest healthy and the one the run was continued from.
+// One verdict per item. Those that a rollback set aside fill no place and stay until one that was saved since
+// is healthy; then they go. Kept whatever the policy says: pinned and suspect ones, which fill no place, and
+// of the others the newest, the newest verified, the newest healthy and the one the run was continued from.
 std::vector<Keep> judge_retention(const std::vector<RetentionItem>& items, const RetentionPolicy& policy);
 
 // The indices of those that may go, oldest first.

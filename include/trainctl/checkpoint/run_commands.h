@@ -42,4 +42,14 @@ struct PruneOptions {
 // journal.
 CommandResult checkpoint_prune(const RunServices& services, const PruneOptions& options);
 
+struct RollbackOptions {
+    std::string run;  // run directory
+    std::string to;   // a step, or the name of a checkpoint directory
+    Execution execution = Execution::Real;
+    OutputFormat form = OutputFormat::Text;
+};
+// Makes an older checkpoint the current one (lineage.h) after reading every byte of it; deletes nothing.
+// Exit::BadInput: it is not there, not complete or damaged; Exit::Usage: several have that step.
+CommandResult checkpoint_rollback(const RunServices& services, const RollbackOptions& options);
+
 }  // namespace trainctl

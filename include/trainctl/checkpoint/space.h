@@ -7,6 +7,7 @@
 #include <string>
 
 #include "trainctl/base/file_system.h"
+#include "trainctl/checkpoint/lineage.h"
 #include "trainctl/checkpoint/retention.h"
 #include "trainctl/model/named_slice.h"
 
@@ -25,9 +26,9 @@ struct SpaceNeed {
 };
 
 // The complete checkpoints of this run that newer ones will replace: neither milestones nor suspect nor
-// pinned.
+// pinned, nor set aside by a rollback.
 std::int64_t replaceable_checkpoints(FileSystem& files, const std::string& root, const std::string& run_id,
-                                     const RetentionPolicy& policy);
+                                     const RetentionPolicy& policy, const Lineage& lineage = {});
 
 // Tensor bytes of these slices and their headers.
 std::uint64_t predicted_bytes(std::span<const NamedSlice> slices);

@@ -17,15 +17,16 @@
 namespace trainctl {
 
 enum class JournalEvent {
-    Begin,    // a directory is about to be written: what is found in it without COMMIT is ours to clean up
-    Commit,   // complete and durable
-    Failed,   // a save that was given up
-    Delete,   // removed by retention
-    Resume,   // training continued from it
-    Verify,   // every byte was read back and was right
-    Suspect,  // a reader found it damaged; never deleted automatically
-    Healthy,  // training went on well after it
-    Note,     // anything else worth keeping (start, stop)
+    Begin,     // a directory is about to be written: what is found in it without COMMIT is ours to clean up
+    Commit,    // complete and durable
+    Failed,    // a save that was given up
+    Delete,    // removed by retention
+    Resume,    // training continued from it
+    Verify,    // every byte was read back and was right
+    Suspect,   // a reader found it damaged; never deleted automatically
+    Healthy,   // training went on well after it
+    Rollback,  // made the current checkpoint by a user, although newer ones were there
+    Note,      // anything else worth keeping (start, stop)
 };
 
 struct JournalRecord {
