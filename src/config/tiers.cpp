@@ -76,10 +76,12 @@ std::optional<Tier> parse_tier(std::string_view text) {
 
 std::vector<Tier> checkpoint_tiers(const CheckpointSpec& checkpoint) {
     std::vector<Tier> tiers;
-    for (const std::string& text : checkpoint.tiers) tiers.push_back(parse_tier(text).value());
-    if (tiers.empty()) tiers.push_back({"shared", TierKind::Shared, ""});
-    const std::string& backup = checkpoint.backup_to_object_storage;
-    if (!backup.empty()) tiers.push_back(parse_tier(backup).value());
+    const auto add = [&](const std::string& text) {
+        if (auto tier = parse_tier(text)) tiers.push_back(std::move(*tier));
+    };
+    for (const std::string& text : checkpoint.tiers) add(text);
+    if (tiers.empty()) add("shared");
+    add(checkpoint.backup_to_object_storage);
     return tiers;
 }
 
