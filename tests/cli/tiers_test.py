@@ -33,7 +33,7 @@ class Tiers(TrainctlTest):
         self.assertEqual(max(self.steps_in(self.shared)), 12)
         self.run_trainctl("ckpt", "verify", str(self.shared))
         # The run's record says where saves go.
-        self.assertIn(str(self.local), self.run_trainctl("ckpt", "list", "run").out)
+        self.assertEqual(json.loads(self.run_trainctl("ckpt", "list", "run", "--json").out)["root"], str(self.local))
         copies = self.records("checkpoint_copy")
         self.assertEqual((copies[-1]["step"], copies[-1]["copied"], copies[-1]["tier"]), (12, True, f"shared:{self.shared}"))
 
