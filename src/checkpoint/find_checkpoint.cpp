@@ -23,9 +23,12 @@ namespace {
                      root, describe_rejected(scan.rejected)));
 }
 
-FoundCheckpoint newest_of(CheckpointScan& scan, const RunLine& line) {
-    // A rollback never sets the one aside that it makes current.
-    CompleteCheckpoint& newest = scan.complete[line.newest_first(scan.complete).front()];
+FoundCheckpoint newest_of(const std::string& root, CheckpointScan& scan, const RunLine& line) {
+    const std::vector<std::size_t> order = line.newest_first(scan.complete);
+    if (order.empty())
+        fail(Exit::BadInput,
+             fmt::format("{}: nothing complete but {}", root, available_steps(scan, line.lineage())));
+    CompleteCheckpoint& newest = scan.complete[order.front()];
     std::vector<std::string> newer_damaged;
     for (const RejectedCheckpoint& rejected : scan.rejected) {
         if (rejected.reason == RejectReason::Damaged && !line.lineage().set_aside(rejected.name) &&
@@ -65,15 +68,15 @@ FoundCheckpoint of_step(const std::string& root, CheckpointScan& scan, const Run
 
 }  // namespace
 
-FoundCheckpoint find_checkpoint(FileSystem& files, const std::string& given,
-                                std::optional<std::int64_t> step) {
+FoundCheckpoint find_checkpoint(FileSystem& files, const std::string& given, std::optional<std::int64_t> step,
+                                const std::string& run) {
     const std::string path = without_trailing_slash(given);
     if (is_checkpoint(files, path) && !step) return {path, read_committed(files, path), {}};
     const std::string root = find_checkpoint_root(files, path);
-    CheckpointScan scan = scan_checkpoints(files, root, "");
+    const RunLine line(files, run.empty() ? path : run);
+    CheckpointScan scan = scan_checkpoints(files, root, run.empty() ? std::string() : line.run_id());
     if (scan.complete.empty()) fail_empty(root, scan);
-    const RunLine line(files, path);
-    return step ? of_step(root, scan, line, *step) : newest_of(scan, line);
+    return step ? of_step(root, scan, line, *step) : newest_of(root, scan, line);
 }
 
 }  // namespace trainctl

@@ -19,8 +19,8 @@ struct FoundCheckpoint {
 
 // `given`: one checkpoint; or a run directory or a directory of checkpoints, and of those the one of `step`,
 // or else the newest complete one. Exit::BadInput if it is not there or not complete; Exit::Usage if `step`
-// fits several.
+// fits several. With `run`, a run directory, checkpoints of other runs are passed over.
 FoundCheckpoint find_checkpoint(FileSystem& files, const std::string& given,
-                                std::optional<std::int64_t> step = {});
+                                std::optional<std::int64_t> step = {}, const std::string& run = {});
 
 }  // namespace trainctl

@@ -34,17 +34,12 @@ std::optional<LoadedJob> recorded_job(FileSystem& files, const RunLayout& layout
     return load_job(files, spec);
 }
 
-namespace {
-
-// Where the newest attempt's record says that saves go; empty: it says nothing, or RUN/checkpoints.
 std::string recorded_root(FileSystem& files, const RunLayout& layout) {
     const std::optional<LoadedJob> job = recorded_job(files, layout);
     if (!job || !job->usable({"checkpoint.directory", "checkpoint.tiers"})) return {};
     const Tier first = checkpoint_tiers(job->spec.checkpoint).front();
     return first.path.empty() ? job->spec.checkpoint.directory : first.path;
 }
-
-}  // namespace
 
 bool is_checkpoint(FileSystem& files, const std::string& path) {
     return files.status(join_path(path, std::string(commit_file_name))).has_value() ||

@@ -20,6 +20,9 @@ inline constexpr std::string_view expected_checkpoint_path =
 // build.
 std::optional<LoadedJob> recorded_job(FileSystem& files, const RunLayout& layout);
 
+// Where the newest attempt's record says that saves go; empty: it says nothing, or RUN/checkpoints.
+std::string recorded_root(FileSystem& files, const RunLayout& layout);
+
 bool is_checkpoint(FileSystem& files, const std::string& path);
 
 // The directory that holds the checkpoints: of a run directory its checkpoints/ or, where that is missing or

@@ -9,6 +9,19 @@
 #include "trainctl/base/error.h"
 
 namespace trainctl {
+namespace {
+
+// Where the run keeps its checkpoints, though nothing may be left there; empty: in the run directory.
+std::string checkpoints_of(FileSystem& files, const std::string& run) {
+    const std::string recorded = recorded_root(files, RunLayout(run));
+    const bool same_from_everywhere = recorded.starts_with('/') || recorded.find("://") != std::string::npos;
+    if (same_from_everywhere && !files.status(recorded)) return recorded;
+    const std::string found = find_checkpoint_root(files, run);
+    return found == run ? std::string() : found;
+}
+
+}  // namespace
+
 RunPlace find_run(FileSystem& files, const std::string& path) {
     const auto run = enclosing_run(files, path);
     if (!run) {
@@ -23,9 +36,8 @@ RunPlace find_run(FileSystem& files, const std::string& path) {
         fail(Exit::BadInput,
              fmt::format("{} was torn by a crash while it was created: there is no run in {} yet",
                          RunLayout(root).run_json(), root));
-    const std::string checkpoints = find_checkpoint_root(files, root);
-    RunPlace place{RunLayout(root, checkpoints == root ? std::string() : checkpoints), *identity, {}};
-    const auto job = recorded_job(files, place.layout);
+    const auto job = recorded_job(files, RunLayout(root));
+    RunPlace place{RunLayout(root, checkpoints_of(files, root)), *identity, {}};
     if (job && job->usable({"checkpoint.keep_latest", "checkpoint.keep_every"}))
         place.recorded = job->spec.checkpoint;
     return place;

@@ -21,6 +21,8 @@ class RunLine {
     // Of the run around `path`; where there is none, or it cannot be read, no checkpoint is its own.
     RunLine(FileSystem& files, const std::string& path);
 
+    // Empty: no run.
+    [[nodiscard]] const std::string& run_id() const { return run_id_; }
     [[nodiscard]] const Lineage& lineage() const { return lineage_; }
     [[nodiscard]] bool set_aside(const CompleteCheckpoint& found) const;
     // What is not set aside, the newest first; the run's own before those of other runs.

@@ -118,6 +118,38 @@ void add_rollback(CLI::App& ckpt, Invocation& invocation) {
     });
 }
 
+std::shared_ptr<CopyOptions> add_copying(CLI::App& command, const char* target, const char* target_help) {
+    auto options = std::make_shared<CopyOptions>();
+    command.add_option("FROM", options->from, path_help)->required();
+    command.add_option(target, options->to, target_help)->required();
+    command.add_option("--step", options->step, "the one of this step in FROM (default: the newest)")
+        ->check(at_least(0));
+    add_dry_run(command, options->execution);
+    return options;
+}
+
+void add_copy(CLI::App& ckpt, Invocation& invocation) {
+    CLI::App* command = ckpt.add_subcommand(
+        "copy", "Copy one checkpoint to another directory, every chunk checked on the way");
+    auto options = add_copying(*command, "TO_ROOT", "directory for copies; made if need be");
+    add_json_flag(*command, invocation);
+    set_action(*command, invocation, [&invocation, options](const RunServices& services) {
+        options->form = invocation.format;
+        return checkpoint_copy(services.files, *options);
+    });
+}
+
+void add_restore(CLI::App& ckpt, Invocation& invocation) {
+    CLI::App* command = ckpt.add_subcommand(
+        "restore", "Bring a checkpoint of a run back from a copy, where it is missing or damaged");
+    auto options = add_copying(*command, "RUN", run_help);
+    add_json_flag(*command, invocation);
+    set_action(*command, invocation, [&invocation, options](const RunServices& services) {
+        options->form = invocation.format;
+        return checkpoint_restore(services, *options);
+    });
+}
+
 }  // namespace
 
 void add_ckpt_commands(CLI::App& app, Invocation& invocation) {
@@ -135,6 +167,8 @@ void add_ckpt_commands(CLI::App& app, Invocation& invocation) {
     add_pin(*ckpt, invocation, "unpin", "Let retention judge one checkpoint again", PinAction::Unpin);
     add_prune(*ckpt, invocation);
     add_rollback(*ckpt, invocation);
+    add_copy(*ckpt, invocation);
+    add_restore(*ckpt, invocation);
 }
 
 }  // namespace trainctl

@@ -191,6 +191,29 @@ class Kept(TrainctlTest):
         again = json.loads(self.run_trainctl("ckpt", "rollback", "run", "--to", set_aside, "--json").out)
         self.assertEqual([name[:16] for name in again["set_aside"]], ["s000000012-a0003", "s000000008-a0003"])
 
+    def test_copy_and_restore(self):
+        straight = self.train()
+        self.assertIn("would be written", self.run_trainctl("ckpt", "copy", "run", "kept", "--dry-run").out)
+        self.assertFalse((self.directory / "kept").exists())
+        for step in ("12", "8"):
+            self.assertIn("1 of 1 file", self.run_trainctl("ckpt", "copy", "run", "kept", "--step", step).out)
+        self.assertIn("there already", self.run_trainctl("ckpt", "copy", "run", "kept").out)
+        self.assertIn("step 12 is good", self.run_trainctl("ckpt", "verify", "kept").out)
+        shutil.rmtree(self.run_dir / "checkpoints")
+        self.run_trainctl("ckpt", "restore", "kept", "run", "--step", "8")
+        back = json.loads(self.run_trainctl("ckpt", "restore", "kept", "run", "--json").out)
+        self.assertEqual((back["step"], back["was"], back["files"]), (12, "absent", 1))
+        self.assertEqual([entry[:2] for entry in self.listed()], [(12, "complete"), (8, "complete")])
+        newest = self.checkpoints()[-1] / "r00000.st"
+        newest.write_bytes(newest.read_bytes()[:-4])
+        self.assertEqual(self.listed()[0][:2], (12, "damaged"))
+        self.assertIn("damaged, and only that was replaced", self.run_trainctl("ckpt", "restore", "kept", "run").out)
+        self.assertEqual(self.train("--resume", "auto").loaded_state(), (12, straight.saved_states()[12]))
+        self.train(settings=["job.run_dir='other'"])
+        self.one_error(self.run_trainctl("ckpt", "restore", "other", "run", code=4), "no complete checkpoint")
+        other = str(self.checkpoints(self.directory / "other")[-1])
+        self.one_error(self.run_trainctl("ckpt", "restore", other, "run", code=4), "is of run")
+
     def test_beside_a_living_run(self):
         running = self.start_train(settings=["job.steps=100000"])
         self.wait_until(lambda: len(self.checkpoints()) > 1, running, "two checkpoints")

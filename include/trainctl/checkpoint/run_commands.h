@@ -52,4 +52,19 @@ struct RollbackOptions {
 // Exit::BadInput: it is not there, not complete or damaged; Exit::Usage: several have that step.
 CommandResult checkpoint_rollback(const RunServices& services, const RollbackOptions& options);
 
+struct CopyOptions {
+    std::string from;                  // as for checkpoint_inspect
+    std::optional<std::int64_t> step;  // of `from`; default: the newest complete one
+    std::string to;  // copy: a directory for checkpoints, made if need be; restore: run directory
+    Execution execution = Execution::Real;
+    OutputFormat form = OutputFormat::Text;
+};
+// Copies one checkpoint, every chunk checked on the way; complete, by the protocol of a save, or not there.
+// An interrupted copy is completed, a damaged one mended, a complete one left alone (every byte of it is
+// read). Exit::BadInput: the source is damaged, or another checkpoint has that name there.
+CommandResult checkpoint_copy(FileSystem& files, const CopyOptions& options);
+// Brings a checkpoint of the run back from a copy, where it is missing or damaged: only files that are wrong
+// are replaced. Exit::BadInput: as above, or of another run.
+CommandResult checkpoint_restore(const RunServices& services, const CopyOptions& options);
+
 }  // namespace trainctl
