@@ -10,13 +10,13 @@
 #include "trainctl/base/clock.h"
 #include "trainctl/base/command_result.h"
 #include "trainctl/base/exit.h"
-#include "trainctl/base/file_system.h"
+#include "trainctl/object_storage/routed_file_system.h"
 
 namespace trainctl {
 
 // One invocation. Parsing fills the options and sets `action`; nothing runs while parsing.
 struct Invocation {
-    FileSystem& files;
+    RoutedFileSystem& files;  // and object stores
     Clock& clock;
     std::vector<std::string> arguments;  // the whole command line
     std::function<Exit()> action;

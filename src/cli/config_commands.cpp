@@ -4,6 +4,7 @@
 #include "cli/command.h"
 #include "cli/external_check.h"
 #include "cli/number_option.h"
+#include "cli/object_storage_option.h"
 #include "trainctl/config/commands.h"
 
 namespace trainctl {
@@ -29,6 +30,7 @@ void add_check(CLI::App& config, Invocation& invocation) {
         invocation.action = [&invocation, options] {
             options->output = invocation.format;
             options->external = [&](const LoadedJob& job) {
+                use_object_storage(invocation.files, job.spec);
                 return external_problems(invocation.files, job, options->load.world_size);
             };
             return show(invocation, config_check(invocation.files, *options));

@@ -5,6 +5,7 @@
 
 #include "cli/checkpoint_places.h"
 #include "cli/job_options.h"
+#include "cli/object_storage_option.h"
 #include "cli/profile_option.h"
 #include "cli/rank_errors.h"
 #include "cli/rank_main.h"
@@ -62,6 +63,7 @@ void add_train_command(CLI::App& app, Invocation& invocation) {
     command->callback([&invocation, options] {
         invocation.action = [&invocation, options] {
             const JobSpec job = load_job_or_fail(invocation.files, options->job, environment_ranks());
+            use_object_storage(invocation.files, job);
             options->train.resume = resume_of(invocation.files, job, options->resume);
             options->train.profile = parse_profile(options->profile, job.steps);
             RankSettings settings;

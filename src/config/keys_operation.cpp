@@ -82,6 +82,27 @@ void add_checkpoint(std::vector<Key>& keys) {
         bound_key("checkpoint.backup_to_object_storage", Kind::Text,
                   {.absent = Absent::Optional, .help = "Short for a last tier \"s3://bucket/prefix\"."},
                   &JobSpec::checkpoint, &CheckpointSpec::backup_to_object_storage));
+    const auto object_storage = [&keys](const std::string& name, const std::string& help,
+                                        const std::string& variables, const std::vector<std::string>& aliases,
+                                        auto member) {
+        keys.push_back(
+            bound_key("checkpoint.object_storage." + name, Kind::Text,
+                      {.absent = Absent::Derived, .help = help, .derived = variables, .aliases = aliases},
+                      &JobSpec::checkpoint, &CheckpointSpec::object_storage, member));
+    };
+    object_storage("endpoint",
+                   "Address of the S3-compatible store that \"s3://bucket/key\" paths go to: "
+                   "\"https://host:port\", or http:// where that is meant.",
+                   "AWS_ENDPOINT_URL_S3, AWS_ENDPOINT_URL, else Amazon's for the region",
+                   {"endpoint_url", "s3_endpoint"}, &ObjectStorageSpec::endpoint);
+    object_storage("region", "Region that requests are signed for.",
+                   "AWS_REGION, AWS_DEFAULT_REGION, else us-east-1", {"region_name", "aws_region"},
+                   &ObjectStorageSpec::region);
+    object_storage(
+        "credentials_file",
+        "File of mode 0600 with aws_access_key_id and aws_secret_access_key, as the AWS tools write it.",
+        "AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, or the file of AWS_SHARED_CREDENTIALS_FILE",
+        {"shared_credentials_file"}, &ObjectStorageSpec::credentials_file);
 }
 
 void add_fault_tolerance(std::vector<Key>& keys) {

@@ -40,12 +40,6 @@ void check_order(const std::vector<Tier>& tiers, std::vector<Finding>& findings)
             findings.push_back(tier_finding(fmt::format("checkpoint.tiers names \"{}\" twice", tier.text),
                                             "name every place once"));
     }
-    if (tiers.front().kind == TierKind::Object)
-        findings.push_back(tier_finding(
-            fmt::format(
-                "the first of checkpoint.tiers is \"{}\": saves go to the first, which must be a disk",
-                tiers.front().text),
-            "put \"shared\" or a local tier in front of it"));
     for (std::size_t i = 1; i < tiers.size(); ++i) {
         if (tiers[i].kind == TierKind::Local)
             findings.push_back(tier_finding(

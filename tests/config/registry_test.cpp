@@ -24,6 +24,7 @@ parallel tensor_parallel_size pipeline_parallel_size data_parallel_size sequence
 memory zero_stage gradient_checkpointing checkpoint_every_blocks
 communication gradient_bucket_mb overlap_comm reduce_dtype backend deterministic timeout_s
 checkpoint directory interval_steps interval keep_latest keep_every async tiers durable_tier peer_copies max_age backup_to_object_storage
+checkpoint.object_storage endpoint region credentials_file
 fault_tolerance max_restarts hang_timeout_s nonfinite nonfinite_max_consecutive nonfinite_max_per_1000 spike replica_hash_steps
 launch hosts hostfile ranks_per_node interfaces port_range mpirun_args env spare_nodes elastic bind
 launch.slurm partition account qos time nodes signal_lead_s

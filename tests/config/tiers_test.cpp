@@ -46,7 +46,6 @@ TEST_CASE("what is no place for checkpoints is refused", "[config][mistakes]") {
         CHECK(count_errors(load_set({std::string("checkpoint.tiers=[\"") + text + "\"]"})) == 1);
     }
     const char* const refused[] = {R"(checkpoint.tiers=["shared","local:/a"])",
-                                   R"(checkpoint.tiers=["s3://b/c","shared"])",
                                    R"(checkpoint.tiers=["shared","s3://b/c","s3://b/c"])",
                                    R"(checkpoint.durable_tier=s3://b/c)",
                                    R"(checkpoint.peer_copies=1)",

@@ -111,7 +111,7 @@ void check_seeds(std::uint64_t first, std::uint64_t count) {
 
 }  // namespace
 
-TEST_CASE("checkpoints on a store that goes wrong are never half there", "[threads]") { check_seeds(1, 100); }
+TEST_CASE("checkpoints on a store that goes wrong are never half there", "[threads]") { check_seeds(1, 70); }
 
 TEST_CASE("checkpoints on a store that goes wrong: the whole count", "[campaign]") {
     check_seeds(1000, 2000);

@@ -236,7 +236,9 @@ StubAnswer StrictS3::get(const StubRequest& request, const std::string& path) {
     answer.headers["last-modified"] = "Tue, 01 Dec 2026 04:06:06 GMT";
     if (request.method == "HEAD") {
         answer.headers["content-length"] = std::to_string(bytes.size());
-        if (options_.says_whole_crc) answer.headers["x-amz-checksum-crc32c"] = crc_of(bytes);
+        // Else as stores do that know the checksum of the parts' checksums alone.
+        answer.headers["x-amz-checksum-crc32c"] = crc_of(options_.says_whole_crc ? bytes : "of the parts");
+        if (options_.says_whole_crc) answer.headers["x-amz-checksum-type"] = "FULL_OBJECT";
         return answer;
     }
     const std::string wanted = header(request, "if-match");

@@ -149,6 +149,15 @@ struct CommunicationSpec {
     bool operator==(const CommunicationSpec& other) const = default;
 };
 
+// No secrets: they come from the environment or the file that is named here.
+struct ObjectStorageSpec {
+    std::string endpoint;          // empty: from the environment
+    std::string region;            // empty: from the environment
+    std::string credentials_file;  // empty: from the environment
+
+    bool operator==(const ObjectStorageSpec& other) const = default;
+};
+
 struct CheckpointSpec {
     std::string directory;            // empty: <run_dir>/checkpoints
     std::int64_t interval_steps = 0;  // 0: by time only
@@ -161,6 +170,7 @@ struct CheckpointSpec {
     std::string durable_tier;              // one of them; empty: see durable_tier()
     std::int64_t peer_copies = 0;          // of a local tier
     std::string backup_to_object_storage;  // "s3://..."
+    ObjectStorageSpec object_storage;
 
     bool operator==(const CheckpointSpec& other) const = default;
 };
