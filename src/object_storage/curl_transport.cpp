@@ -123,7 +123,7 @@ class CurlTransport::Handle {
     Handle(const Handle&) = delete;
     Handle& operator=(const Handle&) = delete;
 
-    HttpAnswer send(const HttpRequest& request, Proxy proxy) {
+    HttpAnswer send(const HttpRequest& request, Proxy proxy, const std::string& ca_file) {
         curl_easy_reset(curl_);  // keeps the connection
         curl_slist_free_all(headers_);
         headers_ = nullptr;
@@ -153,6 +153,7 @@ class CurlTransport::Handle {
         set(CURLOPT_HEADERFUNCTION, &take_header);
         set(CURLOPT_HEADERDATA, static_cast<void*>(&received));
         if (request.connection == Connection::Fresh) set(CURLOPT_FRESH_CONNECT, 1L);
+        if (!ca_file.empty()) set(CURLOPT_CAINFO, ca_file.c_str());
         if (proxy == Proxy::Never) set(CURLOPT_PROXY, "");
         if (request.method == "HEAD") {
             set(CURLOPT_NOBODY, 1L);
@@ -203,7 +204,7 @@ class CurlTransport::Handle {
     curl_slist* headers_ = nullptr;
 };
 
-CurlTransport::CurlTransport(Proxy proxy) : proxy_(proxy) {
+CurlTransport::CurlTransport(Proxy proxy, std::string ca_file) : proxy_(proxy), ca_file_(std::move(ca_file)) {
     // Counted and thread-safe since libcurl 7.84.
     if (curl_global_init(CURL_GLOBAL_DEFAULT) != CURLE_OK)
         fail(Exit::Resource, "cannot start libcurl: out of memory or no TLS library");
@@ -230,7 +231,7 @@ void CurlTransport::give_back(std::unique_ptr<Handle> handle) {
 HttpAnswer CurlTransport::send(const HttpRequest& request) {
     const WithoutSigpipe guard;
     std::unique_ptr<Handle> handle = take();
-    HttpAnswer answer = handle->send(request, proxy_);
+    HttpAnswer answer = handle->send(request, proxy_, ca_file_);
     give_back(std::move(handle));
     return answer;
 }

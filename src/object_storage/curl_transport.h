@@ -3,6 +3,7 @@
 
 #include <memory>
 #include <mutex>
+#include <string>
 #include <vector>
 
 #include "object_storage/http.h"
@@ -14,7 +15,8 @@ enum class Proxy { FromEnvironment, Never };
 
 class CurlTransport final : public HttpTransport {
   public:
-    explicit CurlTransport(Proxy proxy);
+    // `ca_file`: certificates (PEM) to trust instead of the system's; empty: those.
+    CurlTransport(Proxy proxy, std::string ca_file);
     ~CurlTransport() override;
     CurlTransport(const CurlTransport&) = delete;
     CurlTransport& operator=(const CurlTransport&) = delete;
@@ -27,6 +29,7 @@ class CurlTransport final : public HttpTransport {
     void give_back(std::unique_ptr<Handle> handle);
 
     Proxy proxy_;
+    std::string ca_file_;
     std::mutex mutex_;
     std::vector<std::unique_ptr<Handle>> idle_;
 };

@@ -155,7 +155,7 @@ double S3Exchange::pause(const S3Request& request, int failures) const {
 
 double S3Exchange::patience_s(const S3Request& request) const {
     if (request.patience_s >= 0.0) return request.patience_s;
-    return answered_ ? settings_.retry_for_s : std::min(settings_.first_contact_s, settings_.retry_for_s);
+    return in_reach_ ? settings_.retry_for_s : std::min(settings_.first_contact_s, settings_.retry_for_s);
 }
 
 S3Outcome S3Exchange::run(const S3Request& request) {
@@ -167,8 +167,8 @@ S3Outcome S3Exchange::run(const S3Request& request) {
     while (true) {
         outcome.answer = send_once(request, *credentials);
         HttpAnswer& answer = outcome.answer;
-        if (answer.transport == Transport::Done) answered_ = true;
         Verdict verdict = judge(request, answer);
+        if (verdict != Verdict::Again && answer.transport == Transport::Done) in_reach_ = true;
         if (verdict == Verdict::NewCredentials) {
             refuse_skew(request, answer);
             if (!renewed) {
@@ -195,6 +195,7 @@ S3Outcome S3Exchange::run(const S3Request& request) {
         const double wait = pause(request, failures);
         const bool given_up = request.give_up != nullptr && request.give_up->load();
         if (given_up || now + wait - first_failure > patience_s(request)) {
+            if (!given_up) in_reach_ = false;
             fail_request(request, answer,
                          fmt::format(" ({} in {})", counted(failures, "try", "tries"),
                                      format_duration(now - first_failure)));

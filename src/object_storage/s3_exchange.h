@@ -76,7 +76,7 @@ class S3Exchange {
     CredentialSource& credentials_;
     HttpTransport& transport_;
     Clock& clock_;
-    std::atomic<bool> answered_{false};  // the endpoint, ever
+    std::atomic<bool> in_reach_{false};  // the store answered, and was not given up since
 };
 
 }  // namespace trainctl

@@ -60,7 +60,8 @@ class S3FileSystem final : public FileSystem {
   public:
     S3FileSystem(const ObjectStorageSettings& settings, const Environment& environment, Clock& clock)
         : credentials_(settings.credentials_file, environment),
-          transport_(parse_endpoint(settings.endpoint).loopback ? Proxy::Never : Proxy::FromEnvironment),
+          transport_(parse_endpoint(settings.endpoint).loopback ? Proxy::Never : Proxy::FromEnvironment,
+                     settings.ca_file),
           client_(settings, credentials_, transport_, clock) {}
 
     std::unique_ptr<File> open(const std::string& path, Open mode) override {

@@ -26,6 +26,7 @@ ObjectStorageSettings with_environment(ObjectStorageSettings given, const Enviro
     if (given.endpoint.empty())
         given.endpoint = first_set(environment, {"AWS_ENDPOINT_URL_S3", "AWS_ENDPOINT_URL"});
     if (given.region.empty()) given.region = first_set(environment, {"AWS_REGION", "AWS_DEFAULT_REGION"});
+    if (given.ca_file.empty()) given.ca_file = first_set(environment, {"AWS_CA_BUNDLE"});
     if (given.region.empty()) given.region = "us-east-1";
     if (given.endpoint.empty()) given.endpoint = "https://s3." + given.region + ".amazonaws.com";
     return given;

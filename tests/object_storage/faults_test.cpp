@@ -131,6 +131,23 @@ TEST_CASE("a store that is down for good is given up within the bound, and says 
         CHECK_THAT(thrown.text, !Catch::Contains(first_secret) && !Catch::Contains(first_token));
         return s.clock.monotonic_s() - start;
     };
+    // One long wait; whatever follows is given up soon, until the store answers again.
+    s.settings.first_contact_s = 5.0;
+    s.settings.retry_for_s = 100.0;
+    s.reconnect();
+    CHECK(read_text(*s.files, "s3://bucket/f") == "x");
+    s.store.set_faults([](const std::string&, int) { return StoreFault::Error500; });
+    CHECK(down_for([&] { read_text(*s.files, "s3://bucket/f"); }) > 60.0);
+    CHECK(down_for([&] { read_text(*s.files, "s3://bucket/f"); }) <= 5.0);
+    CHECK(down_for([&] { s.publish("s3://bucket/g", pattern(700), Existing::Replace); }) <= 30.0);
+    s.store.set_faults({});
+    CHECK(read_text(*s.files, "s3://bucket/f") == "x");
+    s.store.set_faults([](const std::string&, int) { return StoreFault::Error500; });
+    CHECK(down_for([&] { read_text(*s.files, "s3://bucket/f"); }) > 60.0);
+    s.settings.retry_for_s = 60.0;
+    s.store.set_faults({});
+    s.reconnect();
+
     for (const StoreFault fault :
          {StoreFault::Error500, StoreFault::SlowDown, StoreFault::LostAnswer, StoreFault::CutAnswer}) {
         s.store.set_faults([fault](const std::string&, int) { return fault; });

@@ -374,6 +374,30 @@ TEST_CASE("write_durably leaves the old or the new text whole, and never trusts 
     }
 }
 
+TEST_CASE("COMMIT is written where there is none, and taken for ours only if it says the same") {
+    const CommitMarker marker{"run-1", 1000, 7, 12345, std::string(64, 'a')};
+    CommitMarker other = marker;
+    other.step = 2000;
+    for (const FileOp op : {FileOp::Create, FileOp::Write, FileOp::Sync, FileOp::Close, FileOp::Rename,
+                            FileOp::SyncDirectory}) {
+        for (const FaultEffect effect : {FaultEffect::None, FaultEffect::Applied}) {
+            for (const bool removable : {true, false}) {
+                CAPTURE(static_cast<int>(op), static_cast<int>(effect), removable);
+                MemoryFileSystem files;
+                files.make_directories("r/d");
+                files.sync_directory("");
+                files.sync_directory("r");
+                files.add_fault({5, op, "d", 0, 1, effect});
+                if (!removable) files.add_fault({5, FileOp::RemoveFile, "d/COMMIT", 0, 2, FaultEffect::None});
+                write_commit(files, "r", "r/d", marker);
+                CHECK(files.crash_state(0)->contents("r/d/COMMIT") == commit_text(marker));
+                CHECK_THROWS_AS(write_commit(files, "r", "r/d", other), Error);
+                CHECK(files.contents("r/d/COMMIT") == commit_text(marker));
+            }
+        }
+    }
+}
+
 TEST_CASE("the record of an attempt holds what is needed to repeat it") {
     MemoryFileSystem files;
     const RunLayout layout("run");
