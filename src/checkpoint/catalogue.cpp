@@ -231,8 +231,13 @@ Assembly assemble(FileSystem& files, const std::vector<Place>& places, const std
 
 }  // namespace
 
+Catalogue visible_checkpoints(FileSystem& files, const std::vector<Place>& places,
+                              const std::string& run_id) {
+    return assemble(files, places, run_id).take();
+}
+
 CheckpointScan scan_places(FileSystem& files, const std::vector<Place>& places, const std::string& run_id) {
-    return assemble(files, places, run_id).take().scan;
+    return visible_checkpoints(files, places, run_id).scan;
 }
 
 Catalogue gather_checkpoints(FileSystem& files, const std::vector<Place>& places, const Nodes& nodes,

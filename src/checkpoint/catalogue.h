@@ -24,6 +24,9 @@ struct Catalogue {
     std::vector<std::string> damage;  // replicas and places that are no use, where another one is
 };
 
+// What this process sees. Of Reach::Node: where this node has MANIFEST and COMMIT.
+Catalogue visible_checkpoints(FileSystem& files, const std::vector<Place>& places, const std::string& run_id);
+
 // Collective. At rank 0 what all ranks see together; elsewhere nothing. A place that cannot be listed is
 // damage, unless it is the first: Exit::BadInput.
 Catalogue gather_checkpoints(FileSystem& files, const std::vector<Place>& places, const Nodes& nodes,

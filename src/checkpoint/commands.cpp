@@ -5,15 +5,19 @@
 #include <algorithm>
 #include <map>
 #include <nlohmann/json.hpp>
+#include <optional>
 #include <tuple>
 #include <utility>
 
 #include "checkpoint/find_checkpoint.h"
+#include "checkpoint/find_root.h"
+#include "checkpoint/run_line.h"
 #include "checkpoint/verify_payload.h"
 #include "trainctl/base/error.h"
 #include "trainctl/base/text.h"
 #include "trainctl/checkpoint/resume.h"
 #include "trainctl/checkpoint/suspicion.h"
+#include "trainctl/rundir/journal.h"
 #include "trainctl/rundir/safetensors.h"
 
 namespace trainctl {
@@ -31,16 +35,70 @@ std::int64_t elements_of(const ManifestTensor& tensor) {
     return count;
 }
 
+// One replica of a checkpoint, as `inspect` shows it.
+struct Replica {
+    std::string place;
+    std::string path;
+    std::optional<std::string> problem;  // it is not complete, or wrong bytes were found in it
+};
+
+// Of a run with several places; empty elsewhere.
+std::vector<Replica> replicas_of(FileSystem& files, const std::string& run, const FoundCheckpoint& found) {
+    std::vector<Replica> replicas;
+    const std::vector<Place> places = recorded_places(files, run, parent_path(found.path));
+    if (places.size() == 1) return replicas;
+    for (const Place& place : places) {
+        Replica replica{place.name, join_path(place.root, found.committed.manifest.directory), {}};
+        try {
+            const Require require = place.reach == Reach::Node ? Require::Markers : Require::AllFiles;
+            if (read_committed(files, replica.path, require).text != found.committed.text)
+                replica.problem = "MANIFEST is another one";
+            if (const auto suspect = read_suspicion(files, replica.path)) replica.problem = *suspect;
+        } catch (const Error& error) {
+            replica.problem = error.what();
+        }
+        replicas.push_back(std::move(replica));
+    }
+    return replicas;
+}
+
+// When the journal of the run says that every byte was read back; empty: it does not.
+std::string read_back(FileSystem& files, const std::string& run, const Manifest& manifest) {
+    std::string when;
+    for (const JournalRecord& record : read_journal(files, RunLayout(run)).records) {
+        if (record.directory != manifest.directory) continue;
+        if (record.event == JournalEvent::Verify) when = record.time;
+        if (record.event == JournalEvent::Suspect) when.clear();
+    }
+    return when;
+}
+
+Json to_json(const std::vector<Replica>& replicas) {
+    Json list = Json::array();
+    for (const Replica& replica : replicas) {
+        Json entry{
+            {"place", replica.place}, {"path", replica.path}, {"complete", !replica.problem.has_value()}};
+        if (replica.problem) entry["problem"] = *replica.problem;
+        list.push_back(std::move(entry));
+    }
+    return list;
+}
+
 }  // namespace
 
 CommandResult checkpoint_inspect(FileSystem& files, const std::string& path, OutputFormat form) {
     const FoundCheckpoint found = find_checkpoint(files, path);
     const Manifest& manifest = found.committed.manifest;
+    const std::string run = enclosing_run(files, path).value_or(path);
+    const std::vector<Replica> replicas = replicas_of(files, run, found);
+    const std::string verified = read_back(files, run, manifest);
     if (form == OutputFormat::Json) {
         // MANIFEST itself is the answer; the path is what it does not know.
         Json document = Json::parse(found.committed.text);
         document["path"] = found.path;
         document["pinned"] = is_pinned(files, found.path);
+        document["replicas"] = to_json(replicas);
+        document["read_back"] = verified.empty() ? Json() : Json(verified);
         return {Exit::Ok, dump(document), ""};
     }
     std::string text = fmt::format(
@@ -49,6 +107,9 @@ CommandResult checkpoint_inspect(FileSystem& files, const std::string& path, Out
         found.path, manifest.run_id, manifest.step, manifest.attempt, manifest.created,
         health_name(manifest.health), manifest.state_hash, format_bytes(manifest.total_bytes()),
         counted(manifest.files.size(), "file"), format_bytes(manifest.chunk_bytes));
+    text += fmt::format("  read back   {}\n", verified.empty() ? "never in full" : "in full, " + verified);
+    for (const Replica& replica : replicas)
+        text += fmt::format("  replica     {}: {}\n", replica.place, replica.problem.value_or("complete"));
     if (is_pinned(files, found.path)) text += "  pinned      neither removed nor counted by retention\n";
     if (!manifest.data_fingerprint.empty())
         text += fmt::format("  data        {}\n", manifest.data_fingerprint);

@@ -41,6 +41,27 @@ std::string recorded_root(FileSystem& files, const RunLayout& layout) {
     return first.path.empty() ? job->spec.checkpoint.directory : first.path;
 }
 
+std::vector<Place> recorded_places(FileSystem& files, const std::string& path, const std::string& root) {
+    std::vector<Place> places{{root, root, Reach::Everybody}};
+    const std::optional<LoadedJob> job = recorded_job(files, RunLayout(path));
+    if (!job || !job->usable({"checkpoint.directory", "checkpoint.tiers"})) return places;
+    const std::vector<Tier> tiers = checkpoint_tiers(job->spec.checkpoint);
+    for (std::size_t index = 0; index < tiers.size(); ++index) {
+        const Reach reach = tiers[index].kind == TierKind::Local ? Reach::Node : Reach::Everybody;
+        if (index == 0) {
+            places[0] = {tiers[0].text, root, reach};
+            continue;
+        }
+        const std::string& shared = job->spec.checkpoint.directory;
+        places.push_back({tiers[index].text,
+                          !tiers[index].path.empty() ? tiers[index].path
+                          : shared.empty()           ? RunLayout(path).checkpoints()
+                                                     : shared,
+                          reach});
+    }
+    return places;
+}
+
 bool is_checkpoint(FileSystem& files, const std::string& path) {
     return files.status(join_path(path, std::string(commit_file_name))).has_value() ||
            files.status(join_path(path, std::string(manifest_file_name))).has_value();

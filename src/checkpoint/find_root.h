@@ -4,8 +4,10 @@
 #include <optional>
 #include <string>
 #include <string_view>
+#include <vector>
 
 #include "trainctl/base/file_system.h"
+#include "trainctl/checkpoint/place.h"
 #include "trainctl/config/load.h"
 #include "trainctl/rundir/layout.h"
 
@@ -22,6 +24,9 @@ std::optional<LoadedJob> recorded_job(FileSystem& files, const RunLayout& layout
 
 // Where the newest attempt's record says that saves go; empty: it says nothing, or RUN/checkpoints.
 std::string recorded_root(FileSystem& files, const RunLayout& layout);
+
+// All places of the run in `path`, as its record names them; otherwise `root` alone.
+std::vector<Place> recorded_places(FileSystem& files, const std::string& path, const std::string& root);
 
 bool is_checkpoint(FileSystem& files, const std::string& path);
 

@@ -9,6 +9,7 @@
 #include <tuple>
 #include <utility>
 
+#include "checkpoint/catalogue.h"
 #include "checkpoint/find_root.h"
 #include "checkpoint/run_line.h"
 #include "trainctl/base/text.h"
@@ -27,6 +28,7 @@ struct Listed {
     bool pinned = false;
     bool set_aside = false;
     const Manifest* manifest = nullptr;  // where it can be read
+    std::vector<std::string> places = {};  // of a run with several: which have it
 };
 
 std::string_view reason_name(RejectReason reason) {
@@ -41,15 +43,21 @@ std::string_view reason_name(RejectReason reason) {
     return "";
 }
 
-std::vector<Listed> newest_first(const CheckpointScan& scan, const RunLine& line) {
+std::vector<Listed> newest_first(const Catalogue& catalogue, const std::vector<Place>& places,
+                                 const RunLine& line) {
+    const CheckpointScan& scan = catalogue.scan;
     std::vector<Listed> list;
-    for (const CompleteCheckpoint& found : scan.complete) {
+    for (std::size_t index = 0; index < scan.complete.size(); ++index) {
+        const CompleteCheckpoint& found = scan.complete[index];
         const bool set_aside = line.set_aside(found);
         list.push_back({found.name,
                         found.suspect ? "suspect"
                         : set_aside   ? "set aside"
                                       : "complete",
                         found.suspect.value_or(""), found.pinned, set_aside, &found.manifest});
+        if (places.size() == 1) continue;
+        for (const std::size_t place : catalogue.replicas[index].places)
+            list.back().places.push_back(places[place].name);
     }
     for (const RejectedCheckpoint& found : scan.rejected)
         list.push_back({found.name, reason_name(found.reason), found.text, false, false, nullptr});
@@ -70,6 +78,7 @@ Json to_json(const Listed& listed) {
     const Manifest& manifest = *listed.manifest;
     entry["pinned"] = listed.pinned;
     entry["set_aside"] = listed.set_aside;
+    if (!listed.places.empty()) entry["places"] = listed.places;
     entry["bytes"] = manifest.total_bytes();
     entry["files"] = manifest.files.size();
     entry["health"] = health_name(manifest.health);
@@ -88,6 +97,8 @@ std::string row(const Listed& listed) {
                                    manifest != nullptr ? fmt::format("{:016x}", manifest->state_hash) : "-",
                                    checkpoint_directory_name(listed.name));
     if (listed.pinned) text += fmt::format("{:>12}  pinned\n", "");
+    if (!listed.places.empty())
+        text += fmt::format("{:>12}  in {}\n", "", fmt::join(listed.places, ", "));
     if (!listed.reason.empty()) text += fmt::format("{:>12}  {}\n", "", listed.reason);
     return text;
 }
@@ -130,18 +141,21 @@ std::string legend(const std::vector<Listed>& list) {
 
 CommandResult checkpoint_list(FileSystem& files, const std::string& path, OutputFormat form) {
     const std::string root = find_checkpoint_root(files, path);
-    const CheckpointScan scan = scan_checkpoints(files, root, "");
-    const std::vector<Listed> list = newest_first(scan, RunLine(files, path));
+    const std::vector<Place> places = recorded_places(files, path, root);
+    const Catalogue catalogue = visible_checkpoints(files, places, "");
+    const std::vector<Listed> list = newest_first(catalogue, places, RunLine(files, path));
     if (form == OutputFormat::Json) {
         Json entries = Json::array();
         for (const Listed& listed : list) entries.push_back(to_json(listed));
-        const Json document{{"root", root}, {"checkpoints", std::move(entries)}};
+        Json document{{"root", root}, {"checkpoints", std::move(entries)}};
+        if (!catalogue.damage.empty()) document["damaged_replicas"] = catalogue.damage;
         return {Exit::Ok, document.dump(2, ' ', false, Json::error_handler_t::replace) + "\n", ""};
     }
     if (list.empty()) return {Exit::Ok, no_checkpoints_text(root) + "\n", ""};
     std::string text = fmt::format("{:>12}  {:>7}  {:<10}  {:>10}  {:<9}  {:<16}  {}\n", "step", "attempt",
                                    "status", "size", "health", "state hash", "directory");
     for (const Listed& listed : list) text += row(listed);
+    for (const std::string& damage : catalogue.damage) text += fmt::format("no use: {}\n", damage);
     return {Exit::Ok, text + legend(list), ""};
 }
 

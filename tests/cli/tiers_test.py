@@ -34,6 +34,9 @@ class Tiers(TrainctlTest):
         self.run_trainctl("ckpt", "verify", str(self.shared))
         # The run's record says where saves go.
         self.assertEqual(json.loads(self.run_trainctl("ckpt", "list", "run", "--json").out)["root"], str(self.local))
+        listed = json.loads(self.run_trainctl("ckpt", "list", "run", "--json").out)["checkpoints"]
+        self.assertEqual(listed[0]["places"], [f"local:{self.local}", f"shared:{self.shared}"])
+        self.assertIn(f"replica     shared:{self.shared}: complete", self.run_trainctl("ckpt", "inspect", "run").out)
         copies = self.records("checkpoint_copy")
         self.assertEqual((copies[-1]["step"], copies[-1]["copied"], copies[-1]["tier"]), (12, True, f"shared:{self.shared}"))
 
@@ -52,6 +55,9 @@ class Tiers(TrainctlTest):
         self.assertIn("chunk", resumed.err)
         self.assertIn("read from another replica", resumed.err)
         self.assertIn("suspect", self.run_trainctl("ckpt", "list", str(self.local)).out)
+        inspected = self.run_trainctl("ckpt", "inspect", "run").out
+        self.assertIn("chunk", inspected)
+        self.assertIn(f"replica     shared:{self.shared}: complete", inspected)
 
     def test_a_place_that_cannot_be_written_is_an_alarm(self):
         self.shared.parent.mkdir(parents=True)
