@@ -63,6 +63,7 @@ RunHold::RunHold(const RunServices& services, const RunPlace& place) : log_(serv
 RunHold::~RunHold() {
     keeper_.reset();
     try {
+        note(JournalEvent::Note, -1, "", std::string(ended_in_order));
         lease_->release();
     } catch (const std::exception& error) {
         // The next start waits for the lease's silence, or sees that this process is gone.

@@ -80,6 +80,7 @@ TEST_CASE("prune goes by number, tells why each stays, and a dry run changes not
         if (record.event == JournalEvent::Delete) deleted.push_back(record.step);
     }
     CHECK(deleted == std::vector<std::int64_t>{9, 10, 100});
+    CHECK(run.journal().records.back().text == ended_in_order);
     CHECK_FALSE(owner_may_live(run.files, run.processes, run.layout));
     run.continued("auto", {9910});  // a start does not mind
     CHECK(run.steps() == Steps{9910, 9900, 1000});

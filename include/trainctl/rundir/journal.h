@@ -39,6 +39,9 @@ struct JournalRecord {
     std::string time;           // UTC, display only
 };
 
+// The Note of an attempt that came to its end in order; one without it failed.
+inline constexpr std::string_view ended_in_order = "ended in order";
+
 std::string_view journal_event_name(JournalEvent event);
 
 struct Journal {

@@ -5,7 +5,6 @@
 #pragma once
 
 #include <optional>
-#include <string_view>
 
 #include "trainctl/rundir/journal.h"
 
@@ -43,8 +42,5 @@ class SaveCost {
     double slower_s_ = 0.0;          // by the present save, together
     std::optional<double> cost_s_;
 };
-
-// What the journal says where an attempt came to its end in order (JournalEvent::Note).
-inline constexpr std::string_view ended_in_order = "ended in order";
 
 }  // namespace trainctl
