@@ -146,7 +146,8 @@ struct CheckpointStore::Load {
     std::vector<std::size_t> chosen;  // indices into the catalogue
     std::size_t next = 0;             // of chosen: to be tried next
     std::optional<TransferPlan> transfers;
-    bool clean = true;  // the present candidate was read without passing anything over
+    std::string otherwise = {};  // ResumeDecision
+    bool clean = true;      // the present candidate was read without passing anything over
 };
 
 std::string CheckpointStore::next_candidate(Load& state, const LoadRequest& load) const {
@@ -192,6 +193,8 @@ std::string CheckpointStore::judge_load(Load& state, const LoadRequest& load, co
     }
     report.passed_over.push_back(fmt::format("{}: {}", manifest.directory, problem));
     remember_damage(manifest, directory_at(order.places.front(), manifest.directory), problem, report);
+    if (state.next == state.chosen.size() && !state.otherwise.empty())
+        fail(Exit::BadInput, fmt::format("{}:{}", state.otherwise, list_passed_over(report.passed_over)));
     if (state.next == state.chosen.size()) {
         fail(Exit::BadInput,
              fmt::format("no checkpoint can be loaded ({} tried); not starting at step 0. {}:{}",
@@ -221,6 +224,7 @@ LoadReport CheckpointStore::load_candidates(
             if (found.reason != RejectReason::Foreign) report.passed_over.push_back(found.text);
         }
         state.chosen = decision.candidates;
+        state.otherwise = decision.otherwise;
         return state.chosen.empty() ? kind_fresh + decision.text : next_candidate(state, load);
     };
     std::string message = agree(
@@ -337,6 +341,26 @@ LoadReport CheckpointStore::load_step(std::int64_t step, const LoadRequest& load
     return load_candidates(
         [&](const CheckpointScan& scan) {
             return decide_resume({ResumeMode::Step, step}, RunState::Existing, scan, history_);
+        },
+        load, link);
+}
+
+LoadReport CheckpointStore::load_directory(const std::string& directory, const LoadRequest& load,
+                                           RankLink& link) {
+    return load_candidates(
+        [&](const CheckpointScan& scan) {
+            ResumeDecision decision;
+            for (std::size_t index = 0; index < scan.complete.size(); ++index) {
+                if (scan.complete[index].manifest.directory == directory)
+                    decision.candidates.push_back(index);
+            }
+            if (decision.candidates.empty()) {
+                fail(Exit::BadInput,
+                     fmt::format("{} is not complete (any more){}", directory_at(0, directory),
+                                 describe_rejected(scan.rejected)));
+            }
+            decision.otherwise = directory_at(0, directory) + " cannot be loaded; choose another checkpoint";
+            return decision;
         },
         load, link);
 }

@@ -6,6 +6,7 @@
 
 #include "cli/checkpoint_places.h"
 #include "cli/checkpoint_space.h"
+#include "cli/initial_weights.h"
 #include "cli/rank_device.h"
 #include "cli/run_places.h"
 #include "trainctl/base/error.h"
@@ -110,6 +111,26 @@ void check_data_here(FileSystem& files, const LoadedJob& loaded, std::optional<s
         }
     } catch (const Error& error) {
         problems.push_back(problem_of(Severity::Error, "data", "data.train", error.what(), {}, error.code()));
+    }
+}
+
+void check_initial_weights(FileSystem& files, const LoadedJob& loaded, std::vector<Problem>& problems) {
+    const std::string& path = loaded.spec.model.init_from;
+    if (!loaded.ok() || path.empty()) return;
+    try {
+        if (!files.status(path)) {
+            problems.push_back(problem_of(Severity::Unchecked, "weights_not_here", "model.init_from",
+                                          fmt::format("{} is not on this machine", path),
+                                          "check the path (a relative one begins where trainctl is started); "
+                                          "if it is only where the job "
+                                          "will run, repeat this there (--strict makes it an error)",
+                                          Exit::BadInput));
+            return;
+        }
+        static_cast<void>(find_initial_weights(files, loaded.spec));
+    } catch (const Error& error) {
+        problems.push_back(
+            problem_of(Severity::Error, "weights", "model.init_from", error.what(), {}, error.code()));
     }
 }
 
@@ -255,6 +276,7 @@ std::vector<Problem> external_problems(FileSystem& files, const LoadedJob& job,
         data = find_data(files, job.spec, problems);
         if (data == DataFound::Here) check_data_here(files, job, ranks, problems);
     }
+    check_initial_weights(files, job, problems);
     std::vector<Problem> of_machine;
     check_places(files, job, of_machine);
     if (of_machine.empty()) check_disk(files, job, ranks, of_machine);

@@ -4,6 +4,7 @@
 
 #include "cli/checkpoint_places.h"
 #include "cli/checkpoint_space.h"
+#include "cli/initial_weights.h"
 #include "cli/run_places.h"
 #include "cli/start_wait.h"
 #include "trainctl/base/error.h"
@@ -37,6 +38,7 @@ void refuse_early(RankContext& context, const RunLayout& layout, const JobSpec& 
     if (identity && owner_may_live(files, *make_linux_process_table(files), layout)) return;
     require_startable(files, layout, options.resume.mode);
     if (identity) return refuse_other_run(files, layout, *identity, job, options, data_id);
+    if (!job.model.init_from.empty()) static_cast<void>(find_initial_weights(files, job));
     // An existing run looks under the lease, when what its interrupted saves left is gone.
     if (const auto lack =
             lack_of_space(files, layout.checkpoints(), checkpoint_space(files, job, context.world.size())))

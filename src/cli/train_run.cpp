@@ -14,6 +14,7 @@
 #include "cli/checkpoint_space.h"
 #include "cli/gpu_watch.h"
 #include "cli/graph_report.h"
+#include "cli/initial_weights.h"
 #include "cli/profile_option.h"
 #include "cli/rank_device.h"
 #include "cli/run_start.h"
@@ -327,7 +328,11 @@ Exit train_run(RankContext& context, const JobSpec& job, const TrainOptions& opt
     const RunCheckpoints::Resumed resumed = checkpoints.resume(
         options.resume, run.state,
         [&](const Manifest& stored) { require_same_run(stored, job, data_id, options.allowed_changes); });
-    if (resumed.report.outcome == LoadOutcome::StartFresh) training->state().initialise(job.seed);
+    if (resumed.report.outcome == LoadOutcome::StartFresh) {
+        set_initial_weights(context, job, *training, checkpoints, directory.get());
+    } else if (first_rank && !job.model.init_from.empty()) {
+        context.log.info("model.init_from is not used: the run goes on from a checkpoint of its own");
+    }
     if (first_rank && options.profile)
         warn_passed_steps(context.log, *options.profile, resumed.progress.step);
     GraphReport graphs(made.accelerator.get(), first_rank ? GraphNews::Everything : GraphNews::Refusals,

@@ -124,10 +124,14 @@ void add_model(std::vector<Key>& keys) {
                            "output.",
                    .aliases = {"hidden_dropout", "attention_dropout"}},
                   &JobSpec::model, &ModelSpec::dropout));
-    keys.push_back(planned_key("model.init_from", Kind::Text, {},
-                               {.absent = Absent::Optional,
-                                .help = "Weights to start from instead of a random draw.",
-                                .aliases = {"initial_load_path", "finetune"}}));
+    keys.push_back(
+        bound_key("model.init_from", Kind::Text,
+                  {.absent = Absent::Optional,
+                   .help = "Weights to start from instead of a random draw: another run's directory, "
+                           "directory of checkpoints (the newest complete one) or one checkpoint. "
+                           "Moments are zero, nothing is counted yet. A resumed run ignores it.",
+                   .aliases = {"initial_load_path", "finetune"}},
+                  &JobSpec::model, &ModelSpec::init_from));
 }
 
 void add_data(std::vector<Key>& keys) {

@@ -4,6 +4,7 @@
 #include <string>
 
 #include "trainctl/model/param.h"
+#include "trainctl/parallel/zero.h"
 
 namespace trainctl {
 namespace {
@@ -34,7 +35,14 @@ std::string state_name(const std::string& param, State state) {
     return {};
 }
 
+bool is_moment(const std::string& name) { return name.ends_with(".m") || name.ends_with(".v"); }
+
 }  // namespace
+
+std::vector<NamedSlice> weights_of(std::vector<NamedSlice> slices) {
+    std::erase_if(slices, [](const NamedSlice& slice) { return is_moment(slice.name); });
+    return slices;
+}
 
 void set_initial_state(const ShardPlan& plan, const ModelMemory& memory, Device& device, Ops ops,
                        Stream& stream, std::uint64_t seed) {

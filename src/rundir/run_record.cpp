@@ -39,4 +39,8 @@ void RunRecord::set_data_fingerprint(const std::string& fingerprint) {
     write_durably(files_, directory_, "data_fingerprint.txt", fingerprint + "\n");
 }
 
+void RunRecord::set_initial_weights(const std::string& source) {
+    write_durably(files_, directory_, "initial_weights.txt", source + "\n");
+}
+
 }  // namespace trainctl

@@ -258,4 +258,15 @@ RunCheckpoints::Resumed RunCheckpoints::resume(const ResumeRequest& request, Run
     return resumed;
 }
 
+LoadReport RunCheckpoints::start_from(CheckpointStore& source, const std::string& directory) {
+    ZeroState& state = training_.state();
+    state.initialise(training_.job().seed);  // the moments, and padding, which no checkpoint holds
+    LoadRequest wanted;
+    wanted.wanted = weights_of(state.load_slices());
+    wanted.through = load_into(rank_.device, *rank_.compute, wanted.wanted, state_.staging());
+    LoadReport report = source.load_directory(directory, wanted, rank_.world.control());
+    state.loaded();
+    return report;
+}
+
 }  // namespace trainctl

@@ -225,6 +225,59 @@ class Kept(TrainctlTest):
         self.assertEqual(self.run_trainctl("ckpt", "prune", "run", "--keep-latest", "1").out.count("remove  "), 2)
 
 
+class InitFrom(TrainctlTest):
+    """model.init_from: a new run from the weights of another one."""
+
+    # Steps that change no weight.
+    still = ("job.run_dir='fine'", "job.seed=5", "job.steps=1", "optimizer.lr=1e-30", "schedule.min_lr=1e-30", "schedule.warmup_steps=0")
+
+    def test_weights_and_nothing_else(self):
+        self.train("--json")
+        oldest, _, newest = self.checkpoints()
+        for path, source, ranks in (("run", newest, None), (str(oldest), oldest, 2)):
+            shutil.rmtree(self.directory / "fine", ignore_errors=True)
+            process = self.train(settings=[*self.still, f"model.init_from='{path}'"], ranks=ranks)
+            self.assertIn("moments start at zero", process.err)
+            differs = json.loads(self.run_trainctl("ckpt", "diff", str(source), "fine", "--json", code=4).out)
+            names = [tensor["name"] for tensor in differs["tensors"]]
+            self.assertTrue(names and all(name.endswith((".m", ".v")) for name in names), names)
+            record = (self.directory / "fine/record/a0001/initial_weights.txt").read_text()
+            self.assertIn(source.name, record)
+            self.assertIn(record.strip(), (self.directory / "fine/journal/a0001.log").read_text())
+            inspected = json.loads(self.run_trainctl("ckpt", "inspect", "fine", "--json").out)
+            self.assertEqual(inspected["step"], 1)
+        # A resume has weights of its own, whatever became of the others.
+        shutil.rmtree(self.run_dir)
+        resumed = self.train("--resume", "auto", "--allow-change", "job.steps", settings=[*self.still, "job.steps=2", "model.init_from='run'"])
+        self.assertIn("model.init_from is not used", resumed.err)
+        self.assertEqual(resumed.loaded_state()[0], 1)
+        self.one_error(self.train(settings=[*self.still, "model.init_from='run'"], code=2), "--resume auto")
+
+    def test_refused_before_anything_is_created(self):
+        self.train(settings=["job.steps=4"])
+        for settings, code, parts in ((["model.init_from='nowhere'"], 4, ["model.init_from", "nowhere does not exist"]),
+                                      (["model.init_from='text.bin'"], 4, ["model.init_from", "is a file"]),
+                                      (["model.init_from='run'", "model.layers=2"], 2, ["another model", "model.layers: 1 there, 2 in this job"]),
+                                      (["model.init_from='run'", "model.norm_epsilon=1e-3"], 2, ["model.norm_epsilon"])):
+            process = self.train(settings=["job.run_dir='fine'", *settings], code=code)
+            self.one_error(process, *parts)
+            self.assertFalse((self.directory / "fine").exists(), process.describe())
+            checked = self.run_trainctl("config", "check", "job.toml", "--strict", *harness.set_options(["job.run_dir='fine'", *settings]), code=code)
+            for part in parts:
+                self.assertIn(part.replace("nowhere does not exist", "nowhere is not on this machine"), checked.out + checked.err)
+        self.run_trainctl("config", "check", "job.toml", *harness.set_options(["job.run_dir='fine'", "model.init_from='nowhere'"]))
+        (self.checkpoints()[-1] / "r00000.st").write_bytes(b"short")
+        self.one_error(self.train(settings=["job.run_dir='fine'", "model.init_from='run'"], code=4), "model.init_from", "r00000.st")
+
+    def test_damaged(self):
+        self.train(settings=["job.steps=4"])
+        data = bytearray((self.checkpoints()[-1] / "r00000.st").read_bytes())
+        data[5000] ^= 1
+        (self.checkpoints()[-1] / "r00000.st").write_bytes(bytes(data))
+        failed = self.train(settings=["job.run_dir='fine'", "model.init_from='run'"], ranks=2, code=4)
+        self.one_error(failed, "chunk", "choose another checkpoint")
+
+
 class OtherJob(TrainctlTest):
     """What may change on resume, and what comes out then."""
 

@@ -214,8 +214,7 @@ TEST_CASE("What is not in this build is known, explained and refused", "[config]
                                    "launch.env={A=\"1\"}",
                                    "launch.slurm.nodes=4",
                                    "launch.slurm.time=2d",
-                                   "monitoring.listen=\"127.0.0.1:9400\"",
-                                   "model.init_from=x"};
+                                   "monitoring.listen=\"127.0.0.1:9400\""};
     for (const char* assignment : refused) {
         INFO(assignment);
         const LoadedJob job = load_set({assignment});

@@ -87,6 +87,12 @@ void collect(const std::vector<NamedSlice>& slices, std::map<std::string, std::v
     }
 }
 
+// The values of the whole tensor that a rank holds; in host memory.
+void set_values(const NamedSlice& slice, const std::vector<float>& whole) {
+    const WholeIndex index(slice);
+    for (std::int64_t e = 0; e < slice.flat.size(); ++e) slice.view.as<float>()[e] = whole[index.of(e)];
+}
+
 // Whether a rank holds what the one that saves it does, to the bit.
 bool equals(const NamedSlice& slice, const std::vector<float>& whole) {
     const WholeIndex index(slice);
@@ -201,7 +207,20 @@ TrainOutcome train(const TrainSetup& setup) {
                 start = resumed.progress;
             }
         }
-        if (fresh) training.state().initialise(job.seed);
+        if (fresh && setup.start_from) {
+            StoreSettings source;
+            source.root = *setup.start_from;
+            source.run_id = "test-run";
+            CheckpointStore other(*setup.files, clock, source, nullptr, Journal{});
+            checkpoints->start_from(other, other.newest_complete()->manifest.directory);
+        } else if (fresh) {
+            training.state().initialise(job.seed);
+        }
+        if (setup.weights != nullptr) {
+            for (const NamedSlice& slice : weights_of(training.state().load_slices()))
+                set_values(slice, setup.weights->at(slice.name));
+            training.state().loaded();
+        }
         TrainOutcome own;
         RecordingObserver observer(own, rank.device);
         StopFlag stop;

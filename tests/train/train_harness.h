@@ -40,8 +40,11 @@ struct TrainSetup {
     std::vector<CopyTarget> copies;  // further places
     std::string root;                // checkpoint root
     int attempt = 1;
-    Clock* clock = nullptr;              // default: the system's
-    std::optional<ResumeMode> resume;    // load the newest first
+    Clock* clock = nullptr;            // default: the system's
+    std::optional<ResumeMode> resume;  // load the newest first
+    // Instead of a random draw: the weights of a checkpoint below this root in `files`, or whole tensors.
+    std::optional<std::string> start_from;
+    const std::map<std::string, std::vector<float>>* weights = nullptr;
     const SampleStream* data = nullptr;  // default: a synthetic language over the job's vocabulary
     const SampleStream* validation = nullptr;
     std::function<TrainingHooks(int rank)> hooks;

@@ -113,6 +113,9 @@ class CheckpointStore {
     // Collective. Exactly this step.
     LoadReport load_step(std::int64_t step, const LoadRequest& load, RankLink& link);
 
+    // Collective. Exactly this one, named as below the root; Exit::BadInput if it is not complete.
+    LoadReport load_directory(const std::string& directory, const LoadRequest& load, RankLink& link);
+
     // This process's view: COMMIT, MANIFEST and sizes are right. nullopt: none. At rank 0 those that a
     // rollback set aside are left out.
     [[nodiscard]] std::optional<CompleteCheckpoint> newest_complete() const;

@@ -33,6 +33,8 @@ struct ResumeDecision {
     std::vector<std::size_t>
         candidates;    // indices into scan.complete, in the order to try; empty: start at step 0
     std::string text;  // for the log
+    // What to say, before the reasons, if none of them loads; empty: which others may be asked for.
+    std::string otherwise = {};
 };
 
 // Checkpoints that a rollback set aside (lineage.h) are no candidates.

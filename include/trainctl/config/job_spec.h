@@ -28,6 +28,7 @@ struct ModelSpec {
     double norm_epsilon = 1e-5;
     double rope_theta = 10000.0;
     double dropout = 0.0;
+    std::string init_from;  // empty: a random draw
 
     // Multiple of 128, independent of the layout.
     [[nodiscard]] std::int64_t padded_vocab_size() const { return (vocab_size + 127) / 128 * 128; }

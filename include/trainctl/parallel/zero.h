@@ -99,6 +99,9 @@ class ZeroState {
     [[nodiscard]] virtual int buckets() const = 0;
 };
 
+// Of slices that a ZeroState names, those of master weights: the moments are left out.
+std::vector<NamedSlice> weights_of(std::vector<NamedSlice> slices);
+
 // `communication` carries buckets and weight gathers; `compute` is the model's stream.
 std::unique_ptr<ZeroState> make_zero_state(Device& device, Ops ops, const ZeroAxes& axes, Stream& compute,
                                            Stream& communication, const std::vector<ParamSpec>& params,

@@ -22,6 +22,8 @@ class RunRecord {
         const std::map<std::string, std::string>& versions);       // versions.json: us, revision, libraries
     void set_hosts(const std::vector<std::string>& host_of_rank);  // hosts.txt, one line per rank
     void set_data_fingerprint(const std::string& fingerprint);     // data_fingerprint.txt
+    // Where the first weights are from, if not from a random draw.
+    void set_initial_weights(const std::string& source);  // initial_weights.txt
     [[nodiscard]] const std::string& directory() const { return directory_; }
 
   private:

@@ -64,6 +64,11 @@ class RunCheckpoints final : public CheckpointWriter {
     Resumed resume(const ResumeRequest& request, RunState state,
                    const std::function<void(const Manifest&)>& accept = {});
 
+    // Collective. Instead of initialise(): the weights of checkpoint `directory` of another run, in the root
+    // that `source` reads; moments are zero and nothing is counted. Exit::BadInput: damaged, or a weight of
+    // this model is not in it; all ranks alike.
+    LoadReport start_from(CheckpointStore& source, const std::string& directory);
+
   private:
     void hand_over();
     SaveReport write(const Snapshot& snapshot);
