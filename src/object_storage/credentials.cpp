@@ -80,9 +80,9 @@ CredentialSource::CredentialSource(std::string file, Environment environment)
 Credentials CredentialSource::read() const {
     std::string file = file_;
     if (file.empty()) {
-        const Credentials given{value_of(environment_, "AWS_ACCESS_KEY_ID"),
-                                value_of(environment_, "AWS_SECRET_ACCESS_KEY"),
-                                value_of(environment_, "AWS_SESSION_TOKEN")};
+        Credentials given{value_of(environment_, "AWS_ACCESS_KEY_ID"),
+                          value_of(environment_, "AWS_SECRET_ACCESS_KEY"),
+                          value_of(environment_, "AWS_SESSION_TOKEN")};
         if (!given.access_key_id.empty() && !given.secret_key.empty()) {
             require_token(given.access_key_id, "AWS_ACCESS_KEY_ID");
             require_token(given.secret_key, "AWS_SECRET_ACCESS_KEY");

@@ -14,7 +14,10 @@
 namespace trainctl {
 namespace {
 
-constexpr long connect_timeout_ms = 10'000;
+// libcurl takes its numbers as long.
+using CurlNumber = long;  // NOLINT(google-runtime-int)
+
+constexpr CurlNumber connect_timeout_ms = 10'000;
 
 // OpenSSL writes to a socket that the peer has closed with a plain write(): SIGPIPE would end the process.
 class WithoutSigpipe {
@@ -130,7 +133,8 @@ class CurlTransport::Handle {
         // libcurl adds these two by itself where it sees a body; the first would cost a round trip per part.
         add_header("Expect:");
         if (!request.body.empty()) add_header("Content-Type: application/octet-stream");
-        for (const auto& [name, value] : request.headers) add_header((name + ": " + value).c_str());
+        for (const auto& [name, value] : request.headers)
+            add_header(fmt::format("{}: {}", name, value).c_str());
 
         Received received;
         received.longest = request.longest_answer;
@@ -145,9 +149,9 @@ class CurlTransport::Handle {
         set(CURLOPT_FOLLOWLOCATION, 0L);  // a signature is made for one host
         set(CURLOPT_TCP_KEEPALIVE, 1L);
         set(CURLOPT_CONNECTTIMEOUT_MS, connect_timeout_ms);
-        set(CURLOPT_TIMEOUT_MS, static_cast<long>(request.timeout_s * 1000.0) + 1);
+        set(CURLOPT_TIMEOUT_MS, static_cast<CurlNumber>(request.timeout_s * 1000.0) + 1);
         set(CURLOPT_HTTPHEADER, headers_);
-        set(CURLOPT_HTTP_VERSION, static_cast<long>(CURL_HTTP_VERSION_1_1));
+        set(CURLOPT_HTTP_VERSION, static_cast<CurlNumber>(CURL_HTTP_VERSION_1_1));
         set(CURLOPT_WRITEFUNCTION, &take_body);
         set(CURLOPT_WRITEDATA, static_cast<void*>(&received));
         set(CURLOPT_HEADERFUNCTION, &take_header);
@@ -173,7 +177,7 @@ class CurlTransport::Handle {
                 answer.failure = fmt::format("an answer of more than {} bytes", received.longest);
             return answer;
         }
-        long status = 0;
+        CurlNumber status = 0;
         curl_easy_getinfo(curl_, CURLINFO_RESPONSE_CODE, &status);
         answer.transport = Transport::Done;
         answer.status = static_cast<int>(status);

@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <array>
 #include <cstdint>
 #include <utility>
 
@@ -144,8 +145,8 @@ class XmlReader {
     }
 
     void entity(std::string_view entity_name, std::string& into) const {
-        constexpr std::pair<std::string_view, char> known[] = {
-            {"amp", '&'}, {"lt", '<'}, {"gt", '>'}, {"quot", '"'}, {"apos", '\''}};
+        constexpr std::array<std::pair<std::string_view, char>, 5> known{
+            {{"amp", '&'}, {"lt", '<'}, {"gt", '>'}, {"quot", '"'}, {"apos", '\''}}};
         for (const auto& [known_name, character] : known) {
             if (entity_name == known_name) {
                 into += character;

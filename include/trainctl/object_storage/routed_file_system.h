@@ -23,6 +23,8 @@ class RoutedFileSystem final : public FileSystem {
   public:
     RoutedFileSystem(FileSystem& local, Clock& clock, Environment environment);
     ~RoutedFileSystem() override;
+    RoutedFileSystem(const RoutedFileSystem&) = delete;
+    RoutedFileSystem& operator=(const RoutedFileSystem&) = delete;
 
     // Settings of a job file, for what is opened from now on.
     void configure(const ObjectStorageSettings& settings);
