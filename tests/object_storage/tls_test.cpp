@@ -8,6 +8,7 @@
 #include <unistd.h>
 
 #include <atomic>
+#include <csignal>
 #include <fstream>
 
 #include "object_storage/store_fixture.h"
@@ -91,6 +92,11 @@ class TlsStore {
 
   private:
     void serve() {
+        // OpenSSL writes to connections that the client has ended: SIGPIPE would end the test.
+        sigset_t pipe;
+        sigemptyset(&pipe);
+        sigaddset(&pipe, SIGPIPE);
+        pthread_sigmask(SIG_BLOCK, &pipe, nullptr);
         while (true) {
             const int connection = ::accept(listener_, nullptr, nullptr);
             if (connection < 0) return;
