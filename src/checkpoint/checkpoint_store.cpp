@@ -64,9 +64,9 @@ void CheckpointStore::note(JournalEvent event, std::int64_t step, const std::str
     record.directory = directory;
     record.text = text;
     const std::lock_guard lock(history_mutex_);
-    if (journal_ != nullptr) journal_->append(record);
     record.attempt = settings_.attempt;
-    history_.records.push_back(std::move(record));
+    history_.records.push_back(record);  // a line that cannot be written now the journal writes with the next
+    if (journal_ != nullptr) journal_->append(std::move(record));
 }
 
 void CheckpointStore::mark_healthy(const std::string& directory) {
@@ -115,10 +115,15 @@ void CheckpointStore::apply_retention(SaveReport& report) {
             if (directory == report.directory)
                 continue;  // saved again at a lower step than others: still the newest save
             if (is_pinned(files_, old.path)) continue;  // since the scan
+            try {  // said before it is done: copies elsewhere go by what the journal says
+                note(JournalEvent::Delete, old.name.step, directory, "retention");
+            } catch (const Error& error) {  // a full disk is the last reason to keep what is old
+                report.warnings.push_back(fmt::format("{} is removed but the journal does not say so: {}",
+                                                      directory, error.what()));
+            }
             remove_checkpoint(files_, settings_.root, directory);
             known_.erase(directory);
             report.removed.push_back(directory);
-            note(JournalEvent::Delete, old.name.step, directory, "retention");
         }
         sweep_leftovers();
     } catch (const Error& error) {
