@@ -1,13 +1,18 @@
-// The machine stops at any operation of a run that saves three times with retention; whatever is found on
-// disk afterwards, the newest complete checkpoint loads bit-exact and the next attempt goes on (invariants I1
-// to I6 of the save protocol).
-#include "checkpoint/toy_state.h"
+// The machine stops at any operation of a run that takes its lease, saves three times with retention,
+// journals and copies every checkpoint to a further place; whatever is found on disk afterwards, the newest
+// complete checkpoint loads bit-exact and the next attempt goes on (invariants I1 to I6 of the save
+// protocol).
+#include <algorithm>
+#include <memory>
+#include <random>
+#include <set>
+
+#include "checkpoint/toy_attempt.h"
 #include "support/catch.h"
-#include "support/memory_file_system.h"
 #include "support/rank_links.h"
+#include "support/trials.h"
 #include "trainctl/base/error.h"
 #include "trainctl/checkpoint/commands.h"
-#include "trainctl/rundir/attempt.h"
 
 using namespace trainctl;
 using namespace trainctl::test;
@@ -15,81 +20,29 @@ using namespace trainctl::test;
 namespace {
 
 constexpr int ranks = 2;
-const RunLayout layout("run");
+const RunLayout layout(toy_attempt_dir);
 
-struct Progress {
-    std::int64_t returned = 0;             // newest step whose save returned
-    std::vector<std::uint64_t> committed;  // mutation count when each save returned
-};
-
-// One attempt: claims its number, opens its journal and saves the given steps. Version of the state = step.
-void run_attempt(MemoryFileSystem& files, const std::vector<std::int64_t>& steps, std::int64_t keep,
-                 Progress& progress) {
-    ManualClock clock;
-    files.make_directories("run");
-    files.sync_directory("");
-    const int attempt = highest_attempt(files, layout) + 1;
-    const ProcessIdentity owner{"host", "boot", "ns", 1, 1};
-    if (!claim_attempt(files, layout, attempt, owner)) fail(Exit::Internal, "the attempt was claimed twice");
-    run_linked_ranks(ranks, RankOrder::Serial, [&](RankLink& link) {
-        std::unique_ptr<JournalWriter> journal;
-        Journal history;
-        if (link.rank() == 0) {
-            history = read_journal(files, layout);
-            journal = std::make_unique<JournalWriter>(files, clock, layout, attempt);
-        }
-        StoreSettings settings = toy_settings(layout.checkpoints(), attempt);
-        settings.retention.keep_latest = keep;
-        settings.fence = [&] { require_newest_attempt(files, layout, attempt); };
-        CheckpointStore store(files, clock, settings, journal.get(), history);
-        SliceSet mine = std::move(flat_layout(small_tensors(), ranks)[static_cast<std::size_t>(link.rank())]);
-        for (const std::int64_t step : steps) {
-            mine.fill(static_cast<std::uint64_t>(step));
-            const auto result = store.save(toy_snapshot(step, mine), link);
-            if (files.crashed()) throw Crash("stopped");
-            if (!result.ok()) throw Error(result.error());
-            if (link.rank() == 0) progress.returned = step;
-        }
-    });
+// Of all bytes in a directory.
+std::size_t contents_hash(const MemoryFileSystem& disk, const std::string& directory) {
+    std::string all;
+    for (const std::string& path : disk.all_files()) {
+        if (path.rfind(directory + "/", 0) == 0) all += path + '\0' + *disk.contents(path) + '\0';
+    }
+    return std::hash<std::string>()(all);
 }
 
-std::string whole_state_step(MemoryFileSystem& disk, LoadReport& report) {
-    ManualClock clock;
-    SoloLink solo;
-    SliceSet all = std::move(flat_layout(small_tensors(), 1)[0]);
-    all.clear();
-    CheckpointStore store(disk, clock, toy_settings(layout.checkpoints(), 99), nullptr,
-                          read_journal(disk, layout));
-    try {
-        report = store.resume({ResumeMode::Auto, -1}, RunState::Existing,
-                              {all.slices(), {"consumed_samples"}}, solo);
-    } catch (const Error& error) {
-        return error.what();
-    }
-    if (report.outcome == LoadOutcome::StartFresh) return "fresh";
-    if (!all.holds(static_cast<std::uint64_t>(report.manifest.step))) return "wrong contents";
-    return "step " + std::to_string(report.manifest.step);
-}
-
-// Everything that must hold on a disk found after a crash; `returned` is the newest step whose save had
-// returned.
-void check_invariants(MemoryFileSystem& disk, std::int64_t returned) {
-    LoadReport report;
-    const std::string found = whole_state_step(disk, report);
-    CAPTURE(found, returned);
-    if (returned ==
-        0) {  // nothing was promised: fresh, or a checkpoint that was complete just before the stop
-        REQUIRE((found == "fresh" || found == "step 10"));
-    } else {  // I3, I6
-        REQUIRE(found.rfind("step ", 0) == 0);
-        REQUIRE(report.manifest.step >= returned);
-    }
-    // I1, I2: whatever looks complete is complete, to the last byte; a crash damages nothing.
-    const CheckpointScan scan = scan_checkpoints(disk, layout.checkpoints(), "run-1");
+// I1, I2: what looks complete in `root` is complete, to the last byte, and is what its save reported; a crash
+// damages nothing.
+void check_complete_ones(MemoryFileSystem& disk, const std::string& root, const Progress& progress,
+                         std::set<std::size_t>& verified_before) {
+    const CheckpointScan scan = scan_checkpoints(disk, root, "run-1");
     for (const CompleteCheckpoint& checkpoint : scan.complete) {
+        if (!verified_before.insert(contents_hash(disk, checkpoint.path)).second) continue;  // the same bytes
         const CommandResult verified = checkpoint_verify(disk, checkpoint.path, OutputFormat::Text);
         INFO(verified.out);
         REQUIRE(verified.exit == Exit::Ok);
+        const auto reported = progress.reported.find(checkpoint.manifest.directory);
+        if (reported != progress.reported.end()) REQUIRE(checkpoint.manifest.state_hash == reported->second);
     }
     for (const RejectedCheckpoint& rejected : scan.rejected) {
         INFO(rejected.text);
@@ -97,96 +50,156 @@ void check_invariants(MemoryFileSystem& disk, std::int64_t returned) {
     }
 }
 
-// The next attempt passes the same steps again, cleans up what was left, and its own saves load (I4).
-void check_next_attempt(MemoryFileSystem& disk) {
-    Progress progress;
-    run_attempt(disk, {20, 30, 40}, 2, progress);
-    REQUIRE(progress.returned == 40);
+// Everything that must hold on a disk found after a crash.
+void check_invariants(MemoryFileSystem& disk, const Progress& progress, std::set<std::size_t>& verified) {
     LoadReport report;
-    REQUIRE(whole_state_step(disk, report) == "step 40");
-    const CheckpointScan scan = scan_checkpoints(disk, layout.checkpoints(), "run-1");
-    REQUIRE(scan.complete.size() == 2);
-    REQUIRE(scan.rejected.empty());
-    REQUIRE(scan.complete[0].name.attempt == scan.complete[1].name.attempt);
+    const std::string found = resume_toy_attempt(disk, report);
+    CAPTURE(found, progress.returned, progress.copied);
+    if (progress.returned == 0) {
+        // Nothing was promised: fresh, or a checkpoint that was complete just before the stop.
+        REQUIRE((found == "fresh" || found == "step 10"));
+    } else {  // I3, I6
+        REQUIRE(found.rfind("step ", 0) == 0);
+        REQUIRE(report.manifest.step >= progress.returned);
+    }
+    check_complete_ones(disk, layout.checkpoints(), progress, verified);
+    check_complete_ones(disk, toy_copy_root, progress, verified);
 }
 
-std::uint64_t count_mutations(std::int64_t keep) {
-    MemoryFileSystem files;
+// I3 of the copies: they stand alone.
+void check_copies_alone(MemoryFileSystem& disk, const Progress& progress) {
+    if (progress.copied == 0) return;
+    disk.erase(layout.checkpoints());
+    LoadReport report;
+    const std::string copy = resume_toy_attempt(disk, report);
+    CAPTURE(copy);
+    REQUIRE(copy.rfind("step ", 0) == 0);
+    REQUIRE(report.manifest.step >= progress.copied);
+}
+
+// I4: nothing that this attempt made has a name that another one could have made.
+void check_own_names(const MemoryFileSystem& disk, int attempt) {
+    const std::string own = attempt_name(attempt);
+    for (const Operation& operation : disk.operations()) {
+        const bool makes = operation.op == FileOp::Create || operation.op == FileOp::Rename;
+        const std::string& path = operation.op == FileOp::Rename ? operation.to : operation.path;
+        if (!makes || path.find("LEASE") != std::string::npos) continue;
+        CAPTURE(path);
+        REQUIRE(path.find(own) != std::string::npos);
+    }
+}
+
+// The next attempt passes the same steps again, cleans up what was left, and its own saves load (I4).
+void check_next_attempt(MemoryFileSystem& disk, const AttemptPlan& plan, Progress progress) {
+    const int before = progress.attempt;
+    run_attempt(disk, {{20, 30, 40}, 2, plan.copying}, progress);
+    REQUIRE(progress.returned == 40);
+    REQUIRE(progress.attempt >= before);  // the same if the claim itself was lost
+    check_own_names(disk, progress.attempt);
+    LoadReport report;
+    REQUIRE(resume_toy_attempt(disk, report) == "step 40");
+    std::vector<std::string> roots{layout.checkpoints()};
+    if (plan.copying == Copying::EverySave) roots.emplace_back(toy_copy_root);
+    for (const std::string& root : roots) {
+        const CheckpointScan scan = scan_checkpoints(disk, root, "run-1");
+        INFO(root);
+        REQUIRE(scan.complete.size() == 2);
+        REQUIRE(scan.rejected.empty());
+        REQUIRE(scan.complete[0].name.attempt == progress.attempt);
+        REQUIRE(scan.complete[1].name.attempt == progress.attempt);
+    }
+}
+
+// A disk, and what was promised by whoever wrote to it.
+struct Found {
+    std::unique_ptr<MemoryFileSystem> disk;
     Progress progress;
-    run_attempt(files, {10, 20, 30}, keep, progress);
-    REQUIRE(progress.returned == 30);
-    const CheckpointScan scan = scan_checkpoints(files, layout.checkpoints(), "run-1");
-    REQUIRE(scan.complete.size() == static_cast<std::size_t>(keep));
-    return files.mutations();
+};
+
+std::uint64_t count_mutations(const Found& start, const AttemptPlan& plan) {
+    const auto files = start.disk->all_kept();
+    Progress progress = start.progress;
+    run_attempt(*files, plan, progress);
+    REQUIRE(progress.returned == plan.steps.back());
+    const CheckpointScan scan = scan_checkpoints(*files, layout.checkpoints(), "run-1");
+    REQUIRE(scan.complete.size() == static_cast<std::size_t>(plan.keep));
+    return files->mutations();
+}
+
+// The machine stops at this operation of an attempt.
+Found stop_at(const Found& start, const AttemptPlan& plan, std::uint64_t operation) {
+    Found found{start.disk->all_kept(), start.progress};
+    found.disk->crash_at(operation);
+    try {
+        run_attempt(*found.disk, plan, found.progress);
+    } catch (const Crash&) {
+    }
+    REQUIRE(found.disk->crashed());
+    // That an attempt passes steps again takes nothing back.
+    found.progress.returned = std::max(found.progress.returned, start.progress.returned);
+    found.progress.copied = std::max(found.progress.copied, start.progress.copied);
+    return found;
+}
+
+Found empty_disk() { return {std::make_unique<MemoryFileSystem>(), {}}; }
+
+// What attempts that were stopped anywhere, one or two of them, left for the next.
+Found interrupted_run(std::uint64_t seed, const AttemptPlan& plan) {
+    std::mt19937_64 random(seed);
+    Found found = empty_disk();
+    for (std::uint64_t attempts = 1 + seed % 2; attempts > 0; --attempts) {
+        Found stopped = stop_at(found, plan, random() % count_mutations(found, plan));
+        found = {stopped.disk->random_crash_state(random()), stopped.progress};
+    }
+    return found;
+}
+
+// Stops at every operation, all states up to a limit; returns how many.
+std::uint64_t check_every_stop(const Found& start, const AttemptPlan& plan, const std::string& name) {
+    constexpr std::uint64_t states_per_stop = 34;
+    std::uint64_t states = 0;
+    std::set<std::size_t> verified;
+    const std::uint64_t mutations = count_mutations(start, plan);
+    for (std::uint64_t k = 0; k < mutations; ++k) {
+        const Found stopped = stop_at(start, plan, k);
+        int continued = 0;
+        for_each_crash_state(
+            *stopped.disk, states_per_stop, [&](MemoryFileSystem& disk, const std::string& what) {
+                INFO(name << ", keep " << plan.keep << ", stopped at operation " << k << ", " << what);
+                if (k % 5 == 0 && continued++ < 2) {
+                    check_next_attempt(disk, plan, stopped.progress);
+                } else {
+                    check_invariants(disk, stopped.progress, verified);
+                    if (states % 4 == 0) check_copies_alone(disk, stopped.progress);
+                }
+                ++states;
+            });
+    }
+    return states;
 }
 
 }  // namespace
 
-TEST_CASE("a crash at any operation, in any state it may leave, loses nothing that was saved") {
+TEST_CASE("a crash at any operation, in any state it may leave, loses nothing that was saved", "[C1]") {
+    const AttemptPlan copied{{10, 20, 30}, 2, Copying::EverySave};
+    const AttemptPlan lone{{10, 20, 30}, 1, Copying::None};  // refused by the job file; survived all the same
+    const TrialRange trials = trial_range(4);
     std::uint64_t states = 0;
-    for (const std::int64_t keep :
-         {2, 1}) {  // 1 is refused by the job file; the store must survive it all the same
-        const std::uint64_t mutations = count_mutations(keep);
-        for (std::uint64_t k = 0; k < mutations; ++k) {
-            MemoryFileSystem files;
-            files.crash_at(k);
-            Progress progress;
-            try {
-                run_attempt(files, {10, 20, 30}, keep, progress);
-                FAIL("the crash did not happen");
-            } catch (const Crash&) {
-            }
-            int continued = 0;
-            for_each_crash_state(files, 20, [&](MemoryFileSystem& disk, const std::string& what) {
-                INFO("keep " << keep << ", stopped at operation " << k << ", " << what);
-                check_invariants(disk, progress.returned);
-                ++states;
-                if (k % 3 == 0 && continued++ < 2) check_next_attempt(disk);
-            });
+    for (std::uint64_t trial = trials.first; trial < trials.end; ++trial) {
+        const std::string name = "trial " + std::to_string(trial);
+        if (trial < 2) {
+            states += check_every_stop(empty_disk(), trial == 0 ? copied : lone, name);
+        } else {
+            states += check_every_stop(interrupted_run(trial, copied), copied, name);
         }
     }
-    CHECK(states > 2000);
-}
-
-TEST_CASE("a second crash while the next attempt saves is no worse") {
-    MemoryFileSystem clean;
-    Progress progress;
-    run_attempt(clean, {10, 20}, 2, progress);
-    const std::uint64_t first = clean.mutations() - 9;  // within the second save's commit
-    for (std::uint64_t k = first; k < clean.mutations(); k += 2) {
-        MemoryFileSystem files;
-        files.crash_at(k);
-        Progress before;
-        try {
-            run_attempt(files, {10, 20}, 2, before);
-        } catch (const Crash&) {
-        }
-        for (std::uint64_t seed = 0; seed < 2; ++seed) {
-            for (std::uint64_t again = 1; again < 90; again += 7) {
-                const auto disk = files.random_crash_state(seed);
-                disk->crash_at(again);
-                Progress after{before.returned, {}};
-                try {
-                    run_attempt(*disk, {20, 30}, 2, after);
-                } catch (const Crash&) {
-                }
-                for_each_crash_state(*disk, 4, [&](MemoryFileSystem& found, const std::string& what) {
-                    INFO("stopped at " << k << ", then at " << again << ", " << what);
-                    check_invariants(found, after.returned);
-                });
-            }
-        }
-    }
+    report_trials("C1", states, "crash states");
+    if (trials.first == 0 && trials.end >= 4) CHECK(states >= 20'000);
 }
 
 TEST_CASE("an error at any operation fails the save on all ranks or not at all, and what counts is durable") {
-    MemoryFileSystem clean;
-    Progress first;
-    run_attempt(clean, {10}, 2, first);
-    const std::uint64_t before = clean.mutations();
-    MemoryFileSystem both;
-    run_attempt(both, {10, 20}, 2, first);
-    const std::uint64_t operations = both.mutations() - before;
+    const std::uint64_t operations =
+        count_mutations(empty_disk(), {{10, 20}, 2}) - count_mutations(empty_disk(), {{10}, 1});
     int failed = 0;
     int survived = 0;
     for (const int error_number : {28 /* ENOSPC */, 5 /* EIO */}) {
@@ -228,7 +241,7 @@ TEST_CASE("an error at any operation fails the save on all ranks or not at all, 
                     REQUIRE(later[0] == "saved");  // once there is room again
                     REQUIRE(later[1] == "saved");
                     LoadReport report;
-                    const std::string found = whole_state_step(*durable, report);
+                    const std::string found = resume_toy_attempt(*durable, report);
                     if (outcome[0] == "saved") {
                         ++survived;
                         REQUIRE(found == "step 20");  // a sync that failed was not trusted when tried again
@@ -237,7 +250,7 @@ TEST_CASE("an error at any operation fails the save on all ranks or not at all, 
                         REQUIRE((found == "step 10" || found == "step 20"));
                         REQUIRE(outcome[0].find(error_number == 28 ? "ENOSPC" : "EIO") != std::string::npos);
                     }
-                    REQUIRE(whole_state_step(files, report) == "step 30");
+                    REQUIRE(resume_toy_attempt(files, report) == "step 30");
                 }
             }
         }

@@ -1,0 +1,30 @@
+#include "support/trials.h"
+
+#include <fmt/format.h>
+
+#include <cstdio>
+#include <cstdlib>
+#include <sstream>
+
+#include "trainctl/base/error.h"
+
+namespace trainctl::test {
+
+TrialRange trial_range(std::uint64_t usual) {
+    const char* const asked = std::getenv("TRAINCTL_TRIALS");  // NOLINT(concurrency-mt-unsafe)
+    if (asked == nullptr) return {0, usual};
+    TrialRange range;
+    char colon = '\0';
+    std::istringstream text{std::string(asked)};
+    if (!(text >> range.first >> colon >> range.end) || colon != ':' || range.first >= range.end ||
+        text.peek() != std::istringstream::traits_type::eof())
+        fail(Exit::Usage, fmt::format("TRAINCTL_TRIALS: FIRST:END expected, found '{}'", asked));
+    return range;
+}
+
+void report_trials(const std::string& fault_class, std::uint64_t count, const std::string& what) {
+    fmt::print("fault trials: {} {} {}\n", fault_class, count, what);
+    std::fflush(stdout);
+}
+
+}  // namespace trainctl::test
