@@ -19,7 +19,6 @@ using namespace trainctl::test;
 
 namespace {
 
-constexpr int ranks = 2;
 const RunLayout layout(toy_attempt_dir);
 
 // Of all bytes in a directory.
@@ -195,115 +194,6 @@ TEST_CASE("a crash at any operation, in any state it may leave, loses nothing th
     }
     report_trials("C1", states, "crash states");
     if (trials.first == 0 && trials.end >= 4) CHECK(states >= 20'000);
-}
-
-TEST_CASE("an error at any operation fails the save on all ranks or not at all, and what counts is durable") {
-    const std::uint64_t operations =
-        count_mutations(empty_disk(), {{10, 20}, 2}) - count_mutations(empty_disk(), {{10}, 1});
-    int failed = 0;
-    int survived = 0;
-    for (const int error_number : {28 /* ENOSPC */, 5 /* EIO */}) {
-        for (const FaultEffect effect : {FaultEffect::None, FaultEffect::Applied}) {
-            for (const std::uint64_t times : {std::uint64_t{1}, UINT64_MAX}) {
-                for (std::uint64_t k = 0; k < operations; ++k) {
-                    MemoryFileSystem files;
-                    ManualClock clock;
-                    files.make_directories("run");
-                    files.sync_directory("");
-                    std::vector<std::string> outcome(ranks);
-                    std::vector<std::string> later(ranks);
-                    bool warned = false;
-                    std::unique_ptr<MemoryFileSystem> durable;
-                    run_linked_ranks(ranks, RankOrder::Serial, [&](RankLink& link) {
-                        const auto rank = static_cast<std::size_t>(link.rank());
-                        std::unique_ptr<JournalWriter> journal;
-                        if (rank == 0) journal = std::make_unique<JournalWriter>(files, clock, layout, 1);
-                        CheckpointStore store(files, clock, toy_settings(layout.checkpoints()), journal.get(),
-                                              {});
-                        SliceSet mine = std::move(flat_layout(small_tensors(), ranks)[rank]);
-                        const auto save = [&](std::int64_t step) {
-                            mine.fill(static_cast<std::uint64_t>(step));
-                            const auto result = store.save(toy_snapshot(step, mine), link);
-                            if (result.ok() && rank == 0) warned = !result.value().warnings.empty();
-                            return result.ok() ? std::string("saved") : std::string(result.error().what());
-                        };
-                        if (save(10) != "saved") fail(Exit::Internal, "the first save must work");
-                        if (rank == 0) files.add_fault({error_number, {}, "", k, times, effect});
-                        outcome[rank] = save(20);
-                        if (rank == 0) {
-                            files.clear_faults();
-                            durable = files.crash_state(0);
-                        }
-                        later[rank] = save(30);
-                    });
-                    CAPTURE(error_number, effect == FaultEffect::Applied, times, k, outcome[0]);
-                    REQUIRE(outcome[0] == outcome[1]);
-                    REQUIRE(later[0] == "saved");  // once there is room again
-                    REQUIRE(later[1] == "saved");
-                    LoadReport report;
-                    const std::string found = resume_toy_attempt(*durable, report);
-                    if (outcome[0] == "saved") {
-                        ++survived;
-                        REQUIRE(found == "step 20");  // a sync that failed was not trusted when tried again
-                    } else {
-                        ++failed;
-                        REQUIRE((found == "step 10" || found == "step 20"));
-                        REQUIRE(outcome[0].find(error_number == 28 ? "ENOSPC" : "EIO") != std::string::npos);
-                    }
-                    REQUIRE(resume_toy_attempt(files, report) == "step 30");
-                }
-            }
-        }
-    }
-    CHECK(survived > 50);
-    CHECK(failed > 50);
-}
-
-TEST_CASE("a close that reports lost writes is answered by writing the file again under a new name") {
-    for (const std::uint64_t times : {1, 2, 3}) {
-        MemoryFileSystem files;
-        ManualClock clock;
-        SoloLink solo;
-        CheckpointStore store(files, clock, toy_settings("ck"), nullptr, {});
-        SliceSet set = std::move(flat_layout(small_tensors(), 1)[0]);
-        set.fill(10);
-        files.add_fault({5, FileOp::Close, "r00000", 0, times, FaultEffect::None});
-        const auto result = store.save(toy_snapshot(10, set), solo);
-        CHECK(result.ok() == (times < 3));
-        const CheckpointScan scan = scan_checkpoints(files, "ck", "");
-        if (!result.ok()) {
-            CHECK(result.error().code() == Exit::Resource);
-            CHECK(files.list("ck").empty());  // nothing half-written is left
-            continue;
-        }
-        REQUIRE(scan.complete.size() == 1);
-        CHECK(scan.complete[0].manifest.files[0].name == "r00000-" + std::to_string(times) + ".st");
-        CHECK(files.list(scan.complete[0].path).size() == 3);
-    }
-}
-
-TEST_CASE("a full disk fails a save, keeps the previous one, and the next save works when there is room") {
-    MemoryFileSystem files;
-    ManualClock clock;
-    SoloLink solo;
-    CheckpointStore store(files, clock, toy_settings("ck"), nullptr, {});
-    SliceSet set = std::move(flat_layout(small_tensors(), 1)[0]);
-    set.fill(10);
-    REQUIRE(store.save(toy_snapshot(10, set), solo).ok());
-    files.set_capacity(12000);  // less than two checkpoints
-    set.fill(20);
-    const auto failed = store.save(toy_snapshot(20, set), solo);
-    REQUIRE_FALSE(failed.ok());
-    CHECK(failed.error().code() == Exit::Resource);
-    CHECK(std::string(failed.error().what()).find("ENOSPC") != std::string::npos);
-    CHECK(store.newest_complete()->name.step == 10);
-    CHECK(files.list("ck").size() == 1);
-    files.set_capacity(1U << 20U);
-    CHECK(store.save(toy_snapshot(20, set), solo).ok());
-    CHECK(store.newest_complete()->name.step == 20);
-    files.set_mount(Mount::ReadOnly);
-    CHECK(store.save(toy_snapshot(30, set), solo).error().code() == Exit::Resource);
-    CHECK(store.newest_complete()->name.step == 20);
 }
 
 TEST_CASE("a fenced rank 0 commits nothing, and all ranks hear of it") {
