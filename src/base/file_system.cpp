@@ -23,9 +23,10 @@ std::string parent_path(const std::string& path) {
     return rest.empty() ? "/" : std::string(rest);
 }
 
-std::string read_text(FileSystem& files, const std::string& path, std::uint64_t limit_bytes) {
-    const std::unique_ptr<File> file = files.open(path, Open::Read);
-    const std::uint64_t size = file->size();
+namespace {
+
+std::string read_open_file(File& file, const std::string& path, std::uint64_t limit_bytes) {
+    const std::uint64_t size = file.size();
     const auto too_large = [&] {
         fail(Exit::BadInput,
              fmt::format("cannot read {}: expected a text of at most {} bytes, found {} or more; "
@@ -39,7 +40,7 @@ std::string read_text(FileSystem& files, const std::string& path, std::uint64_t 
     std::size_t filled = 0;
     while (true) {
         const std::size_t got =
-            file->read_some_at(filled, std::as_writable_bytes(std::span(text).subspan(filled)));
+            file.read_some_at(filled, std::as_writable_bytes(std::span(text).subspan(filled)));
         filled += got;
         if (filled > limit_bytes) too_large();
         if (got == 0) break;
@@ -47,6 +48,18 @@ std::string read_text(FileSystem& files, const std::string& path, std::uint64_t 
     }
     text.resize(filled);
     return text;
+}
+
+}  // namespace
+
+std::string read_text(FileSystem& files, const std::string& path, std::uint64_t limit_bytes) {
+    try {
+        return read_open_file(*files.open(path, Open::Read), path, limit_bytes);
+    } catch (const Error&) {
+        // On a network file system whoever replaces a file ends the handles of its readers (ESTALE); a fresh
+        // open finds the new one.
+        return read_open_file(*files.open(path, Open::Read), path, limit_bytes);
+    }
 }
 
 void write_text_atomically(FileSystem& files, const std::string& path, const std::string& text) {

@@ -334,3 +334,12 @@ TEST_CASE(
         CHECK(holds(files, false));
     }
 }
+
+TEST_CASE("a text whose file goes stale while it is read is read again through a fresh open") {
+    test::MemoryFileSystem files;
+    files.put("lease", "whose");
+    files.add_fault({ESTALE, test::FileOp::Read, "lease", 0, 1, test::FaultEffect::None});
+    CHECK(read_text(files, "lease") == "whose");
+    files.add_fault({ESTALE, test::FileOp::Read, "lease", 0, UINT64_MAX, test::FaultEffect::None});
+    CHECK_THROWS_AS(read_text(files, "lease"), Error);
+}
