@@ -121,9 +121,14 @@ void CheckpointStore::apply_retention(SaveReport& report) {
                 report.warnings.push_back(fmt::format("{} is removed but the journal does not say so: {}",
                                                       directory, error.what()));
             }
-            remove_checkpoint(files_, settings_.root, directory);
             known_.erase(directory);
-            report.removed.push_back(directory);
+            try {
+                remove_checkpoint(files_, settings_.root, directory);
+                report.removed.push_back(directory);
+            } catch (const Error& error) {  // what is left of it is swept by a later save
+                report.warnings.push_back(
+                    fmt::format("old checkpoint {} is not all removed: {}", directory, error.what()));
+            }
         }
         sweep_leftovers();
     } catch (const Error& error) {
@@ -144,8 +149,11 @@ std::vector<std::string> CheckpointStore::sweep_leftovers() {
         if (begun.count(entry) == 0) continue;
         if (files_.status(join_path(join_path(settings_.root, entry), std::string(commit_file_name))))
             continue;
-        remove_checkpoint(files_, settings_.root, entry);
-        swept.push_back(entry);
+        try {
+            remove_checkpoint(files_, settings_.root, entry);
+            swept.push_back(entry);
+        } catch (const Error&) {  // NOLINT(bugprone-empty-catch): it counts for nothing and is tried again
+        }
     }
     return swept;
 }

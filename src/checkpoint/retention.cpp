@@ -150,7 +150,16 @@ void remove_checkpoint(FileSystem& files, const std::string& root, const std::st
     if (!files.status(path)) return;
     files.remove_file(join_path(path, std::string(commit_file_name)));
     files.sync_directory(path);
-    for (const std::string& name : files.list(path)) files.remove_file(join_path(path, name));
+    // A file that is still in use somewhere (.nfs*) keeps its directory for a while, and nothing else.
+    std::optional<Error> in_the_way;
+    for (const std::string& name : files.list(path)) {
+        try {
+            files.remove_file(join_path(path, name));
+        } catch (const Error& error) {
+            if (!in_the_way) in_the_way = error;
+        }
+    }
+    if (in_the_way) throw Error(*in_the_way);
     files.remove_directory(path);
     files.sync_directory(root);
 }

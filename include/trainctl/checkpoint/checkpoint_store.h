@@ -125,7 +125,8 @@ class CheckpointStore {
     // Rank 0: training went on well after `directory` was saved; retention keeps the newest such.
     void mark_healthy(const std::string& directory);
     // Rank 0, under the lease, no save in progress: removes what interrupted saves and deletions of this run
-    // left (the journal says which; every save does it as well). Returns their names.
+    // left (the journal says which; every save does it as well). Returns their names; what cannot be removed
+    // now, being in use on a network file system, is left for the next time.
     std::vector<std::string> sweep_leftovers();
 
     // Rank 0, any thread: what must not be among copies elsewhere: removed here, or given up.
