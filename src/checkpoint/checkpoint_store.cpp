@@ -139,14 +139,14 @@ void CheckpointStore::apply_retention(SaveReport& report) {
 std::vector<std::string> CheckpointStore::sweep_leftovers() {
     // Only what this run's journal says it began: a shared directory holds other runs' saves in progress as
     // well.
-    std::set<std::string> begun;
+    std::set<std::string> ours;
     for (const JournalRecord& record : history_.records) {
-        if (record.event == JournalEvent::Begin) begun.insert(record.directory);
+        if (record.event == JournalEvent::Begin) ours.insert(record.directory);
     }
     std::vector<std::string> swept;
     if (!files_.status(settings_.root)) return swept;
     for (const std::string& entry : files_.list(settings_.root)) {
-        if (begun.count(entry) == 0) continue;
+        if (ours.count(entry) == 0) continue;
         if (files_.status(join_path(join_path(settings_.root, entry), std::string(commit_file_name))))
             continue;
         try {
