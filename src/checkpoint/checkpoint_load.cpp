@@ -147,7 +147,7 @@ struct CheckpointStore::Load {
     std::size_t next = 0;             // of chosen: to be tried next
     std::optional<TransferPlan> transfers;
     std::string otherwise = {};  // ResumeDecision
-    bool clean = true;      // the present candidate was read without passing anything over
+    bool clean = true;           // the present candidate was read without passing anything over
 };
 
 std::string CheckpointStore::next_candidate(Load& state, const LoadRequest& load) const {

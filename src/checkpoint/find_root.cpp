@@ -78,15 +78,17 @@ std::string find_checkpoint_root(FileSystem& files, const std::string& path) {
     const RunLayout layout(root);
     if (files.status(layout.checkpoints()) && !files.list(layout.checkpoints()).empty())
         return layout.checkpoints();
-    const std::string elsewhere = recorded_root(files, layout);
+    std::string elsewhere = recorded_root(files, layout);
     if (!elsewhere.empty()) {
         if (files.status(elsewhere)) return elsewhere;
+        const bool by_directory = recorded_job(files, layout)->spec.checkpoint.directory == elsewhere;
         fail(Exit::BadInput,
              fmt::format(
-                 "the run in {} keeps its checkpoints in \"{}\", which is not there "
+                 "the run in {} keeps its checkpoints in {}\"{}\", which is not there "
                  "(a relative path begins where the run was started). Give that directory instead, as it "
                  "is named from here",
-                 root, elsewhere));
+                 root, by_directory ? "checkpoint.directory = " : "the first of checkpoint.tiers, ",
+                 elsewhere));
     }
     if (files.status(layout.checkpoints())) return layout.checkpoints();
     if (!may_hold_checkpoints(files, root)) {

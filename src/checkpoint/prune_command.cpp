@@ -67,12 +67,13 @@ std::vector<Verdict> judge(const RunPlace& place, const RetentionPolicy& policy,
 }
 
 void remove(RunHold& hold, FileSystem& files, const RunPlace& place, std::vector<Verdict>& verdicts) {
-    for (auto verdict = verdicts.rbegin(); verdict != verdicts.rend(); ++verdict) {  // oldest first
-        const CompleteCheckpoint& found = *verdict->checkpoint;
-        if (verdict->keep != Keep::Not) continue;
+    for (std::size_t left = verdicts.size(); left > 0; --left) {  // oldest first
+        Verdict& verdict = verdicts[left - 1];
+        const CompleteCheckpoint& found = *verdict.checkpoint;
+        if (verdict.keep != Keep::Not) continue;
         hold.confirm();
         if (is_pinned(files, found.path)) {  // at this moment
-            verdict->keep = Keep::Pinned;
+            verdict.keep = Keep::Pinned;
             continue;
         }
         remove_checkpoint(files, place.layout.checkpoints(), found.manifest.directory);

@@ -13,7 +13,7 @@ namespace {
 
 // Where the run keeps its checkpoints, though nothing may be left there; empty: in the run directory.
 std::string checkpoints_of(FileSystem& files, const std::string& run) {
-    const std::string recorded = recorded_root(files, RunLayout(run));
+    std::string recorded = recorded_root(files, RunLayout(run));
     const bool same_from_everywhere = recorded.starts_with('/') || recorded.find("://") != std::string::npos;
     if (same_from_everywhere && !files.status(recorded)) return recorded;
     const std::string found = find_checkpoint_root(files, run);
