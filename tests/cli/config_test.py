@@ -41,7 +41,7 @@ class JobFiles(TrainctlTest):
             self.assertIn(part, text)
 
     def test_not_in_this_build(self):
-        for setting in ("precision.gradient='bf16'", "checkpoint.peer_copies=1"):
+        for setting in ("precision.gradient='bf16'", "fault_tolerance.max_restarts=1"):
             process = self.train(settings=[setting], code=2)
             self.one_error(process, "not in this build", setting.partition("=")[0])
             self.assertFalse(self.run_dir.exists(), process.describe())
