@@ -13,6 +13,7 @@
 #include "trainctl/base/error.h"
 #include "trainctl/checkpoint/agree.h"
 #include "trainctl/checkpoint/retention.h"
+#include "trainctl/checkpoint/scan.h"
 #include "trainctl/rundir/commit.h"
 #include "trainctl/rundir/durable_file.h"
 
@@ -155,8 +156,12 @@ void TierCopier::remove_unwanted(const Place& to, CopyReport& report) {
     try {
         const std::set<std::string> unwanted =
             settings_.unwanted ? settings_.unwanted() : std::set<std::string>{};
+        // Where saves go there may be a newer one that was not copied: here the newest stays.
+        const CheckpointScan scan = scan_checkpoints(files_, to.root, settings_.run_id);
+        const std::string newest =
+            scan.complete.empty() ? std::string() : scan.complete.front().manifest.directory;
         for (const std::string& entry : files_.list(to.root)) {
-            if (unwanted.count(entry) == 0 || entry == report.directory) continue;
+            if (unwanted.count(entry) == 0 || entry == report.directory || entry == newest) continue;
             remove_checkpoint(files_, to.root, entry);
             report.removed.push_back(entry);
         }

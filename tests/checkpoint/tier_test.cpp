@@ -380,6 +380,19 @@ TEST_CASE("what retention removed where saves go goes from the copies as well") 
     CHECK(scan_checkpoints(cluster.shared, shared_root, "").complete.size() == 1);
 }
 
+TEST_CASE("the newest copy in a place stays, whatever was removed where saves go") {
+    Cluster cluster;
+    cluster.save({20});
+    const std::string first = cluster.path(20).substr(std::string(local_root).size() + 1);
+    CHECK(cluster.copy(20).empty());
+    cluster.save({10});  // passed again after a fallback, say
+    CHECK(cluster.copy(10, {first}).empty());
+    CHECK(scan_checkpoints(cluster.shared, shared_root, "").complete.front().name.step == 20);
+    cluster.save({30});
+    CHECK(cluster.copy(30, {first}).empty());
+    CHECK_FALSE(cluster.shared.status(join_path(shared_root, first)));
+}
+
 TEST_CASE("with copies on the next node, any one node may be lost") {
     for (const std::size_t lost : {std::size_t{0}, std::size_t{1}}) {
         for (const std::vector<int>& nodes :
