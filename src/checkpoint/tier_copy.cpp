@@ -116,6 +116,7 @@ CopyReport TierCopier::copy_files(const std::string& directory, const Place& to,
         const std::vector<int> dealt =
             parse_dealt(agree(link, see, [&](const std::vector<std::string>& answers) {
                 std::vector<std::vector<bool>> seen;
+                seen.reserve(answers.size());
                 for (const std::string& answer : answers) seen.push_back(parse_seen(answer));
                 return dealt_text(deal_files(manifest, seen));
             }));
