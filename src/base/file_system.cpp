@@ -4,6 +4,7 @@
 #include <fmt/format.h>
 
 #include "trainctl/base/error.h"
+#include "trainctl/base/io_error.h"
 
 namespace trainctl {
 
@@ -55,9 +56,9 @@ std::string read_open_file(File& file, const std::string& path, std::uint64_t li
 std::string read_text(FileSystem& files, const std::string& path, std::uint64_t limit_bytes) {
     try {
         return read_open_file(*files.open(path, Open::Read), path, limit_bytes);
-    } catch (const Error&) {
-        // On a network file system whoever replaces a file ends the handles of its readers (ESTALE); a fresh
-        // open finds the new one.
+    } catch (const Error& error) {
+        // On a network file system whoever replaces a file ends the handles of its readers.
+        if (!is_stale_handle(error)) throw;
         return read_open_file(*files.open(path, Open::Read), path, limit_bytes);
     }
 }

@@ -85,4 +85,8 @@ void fail_io(std::string_view operation, std::string_view path, int error_number
     throw io_error(operation, path, error_number, side, where);
 }
 
+bool is_stale_handle(const Error& error) {
+    return std::string_view(error.what()).find("(ESTALE)") != std::string_view::npos;
+}
+
 }  // namespace trainctl

@@ -6,7 +6,7 @@
 #include <vector>
 
 #include "trainctl/base/error.h"
-#include "trainctl/config/tiers.h"
+#include "trainctl/checkpoint/job_places.h"
 
 namespace trainctl {
 namespace {
@@ -37,28 +37,16 @@ std::optional<LoadedJob> recorded_job(FileSystem& files, const RunLayout& layout
 std::string recorded_root(FileSystem& files, const RunLayout& layout) {
     const std::optional<LoadedJob> job = recorded_job(files, layout);
     if (!job || !job->usable({"checkpoint.directory", "checkpoint.tiers"})) return {};
-    const Tier first = checkpoint_tiers(job->spec.checkpoint).front();
-    return first.path.empty() ? job->spec.checkpoint.directory : first.path;
+    const std::string root = checkpoint_places(layout.root(), job->spec.checkpoint).front().root;
+    return root == layout.checkpoints() ? std::string() : root;
 }
 
 std::vector<Place> recorded_places(FileSystem& files, const std::string& path, const std::string& root) {
     std::vector<Place> places{{root, root, Reach::Everybody}};
     const std::optional<LoadedJob> job = recorded_job(files, RunLayout(path));
     if (!job || !job->usable({"checkpoint.directory", "checkpoint.tiers"})) return places;
-    const std::vector<Tier> tiers = checkpoint_tiers(job->spec.checkpoint);
-    for (std::size_t index = 0; index < tiers.size(); ++index) {
-        const Reach reach = tiers[index].kind == TierKind::Local ? Reach::Node : Reach::Everybody;
-        if (index == 0) {
-            places[0] = {tiers[0].text, root, reach};
-            continue;
-        }
-        const std::string& shared = job->spec.checkpoint.directory;
-        places.push_back({tiers[index].text,
-                          !tiers[index].path.empty() ? tiers[index].path
-                          : shared.empty()           ? RunLayout(path).checkpoints()
-                                                     : shared,
-                          reach});
-    }
+    places = checkpoint_places(path, job->spec.checkpoint);
+    places.front().root = root;
     return places;
 }
 

@@ -27,7 +27,7 @@ struct Listed {
     std::string reason;  // empty: nothing is wrong
     bool pinned = false;
     bool set_aside = false;
-    const Manifest* manifest = nullptr;  // where it can be read
+    const Manifest* manifest = nullptr;    // where it can be read
     std::vector<std::string> places = {};  // of a run with several: which have it
 };
 
@@ -97,8 +97,7 @@ std::string row(const Listed& listed) {
                                    manifest != nullptr ? fmt::format("{:016x}", manifest->state_hash) : "-",
                                    checkpoint_directory_name(listed.name));
     if (listed.pinned) text += fmt::format("{:>12}  pinned\n", "");
-    if (!listed.places.empty())
-        text += fmt::format("{:>12}  in {}\n", "", fmt::join(listed.places, ", "));
+    if (!listed.places.empty()) text += fmt::format("{:>12}  in {}\n", "", fmt::join(listed.places, ", "));
     if (!listed.reason.empty()) text += fmt::format("{:>12}  {}\n", "", listed.reason);
     return text;
 }

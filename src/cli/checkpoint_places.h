@@ -3,7 +3,7 @@
 
 #include <vector>
 
-#include "trainctl/checkpoint/place.h"
+#include "trainctl/checkpoint/job_places.h"
 #include "trainctl/config/job_spec.h"
 #include "trainctl/rundir/layout.h"
 
@@ -12,7 +12,6 @@ namespace trainctl {
 // The run directory, with checkpoints() as the place that saves go to.
 RunLayout run_layout(const JobSpec& job);
 
-// All tiers of a job that passed its checks: the one that saves go to, then those that get copies.
 std::vector<Place> checkpoint_places(const JobSpec& job);
 
 }  // namespace trainctl

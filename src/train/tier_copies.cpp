@@ -35,6 +35,14 @@ struct TierCopies::Worker {
         return ending ? the_end : nothing_yet;
     }
 
+    void give_up() {
+        channel->give_up();
+        const std::lock_guard lock(mutex);
+        ending = true;
+        offered.reset();
+        changed.notify_all();
+    }
+
     void closed(const Result<CopyReport>& result) {
         if (channel->rank() != 0) return;
         CopyRecord record;
@@ -78,13 +86,7 @@ TierCopies::TierCopies(FileSystem& files, Clock& clock, World& world, const Copy
 }
 
 TierCopies::~TierCopies() {
-    for (const auto& worker : workers_) {
-        worker->channel->give_up();
-        const std::lock_guard lock(worker->mutex);
-        worker->ending = true;
-        worker->offered.reset();
-        worker->changed.notify_all();
-    }
+    for (const auto& worker : workers_) worker->give_up();
 }
 
 void TierCopies::work(Worker& worker) {
@@ -136,13 +138,7 @@ void TierCopies::finish() {
 
 bool TierCopies::give_up(std::chrono::duration<double> patience) {
     const auto until = std::chrono::steady_clock::now() + patience;
-    for (const auto& worker : workers_) {
-        worker->channel->give_up();
-        const std::lock_guard lock(worker->mutex);
-        worker->ending = true;
-        worker->offered.reset();
-        worker->changed.notify_all();
-    }
+    for (const auto& worker : workers_) worker->give_up();
     for (const auto& worker : workers_) {
         if (worker->thread.valid() && worker->thread.wait_until(until) != std::future_status::ready)
             return false;

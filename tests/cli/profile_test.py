@@ -27,18 +27,19 @@ def ranges(path):
 class Profile(TrainctlTest):
 
     def test_two_ranks_profile_the_same_steps(self):
-        process = self.train("--profile", "steps=6:8", ranks=2)
-        self.assertIn("profile of steps 6 to 8 written", process.err)
+        process = self.train("--profile", "steps=6:9", ranks=2)
+        self.assertIn("profile of steps 6 to 9 written", process.err)
         for rank in range(2):
             found = ranges(self.run_dir / "profile" / "a0001" / f"rank-{rank}.trace.json")
             names = [name for name, _ in found]
-            self.assertEqual(["step 6", "step 7", "step 8"], [name for name in names if "/" not in name])
+            self.assertEqual(["step 6", "step 7", "step 8", "step 9"], [name for name in names if "/" not in name])
             for part in ("step 6/data", "step 6/forward/embedding", "step 6/forward/block 1", "step 6/forward/head",
-                         "step 6/backward/block 1", "step 7/optimizer", "step 7/evaluation", "step 8/checkpoint"):
+                         "step 6/backward/block 1", "step 7/optimizer", "step 7/evaluation", "step 9/checkpoint"):
                 self.assertIn(part, names)
-            # Evaluation comes after step 7, checkpoints after 4 and 8.
+            # Evaluation comes after step 7, checkpoints after 4 and 8: when the ranks agree on the next step.
             self.assertNotIn("step 6/evaluation", names)
             self.assertNotIn("step 7/checkpoint", names)
+            self.assertNotIn("step 8/checkpoint", names)
             self.assertEqual({rank}, {event["pid"] for _, event in found})
         self.assertEqual(12, max(self.losses()))
 

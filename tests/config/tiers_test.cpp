@@ -47,8 +47,7 @@ TEST_CASE("what is no place for checkpoints is refused", "[config][mistakes]") {
     }
     const char* const refused[] = {R"(checkpoint.tiers=["shared","local:/a"])",
                                    R"(checkpoint.tiers=["shared","s3://b/c","s3://b/c"])",
-                                   R"(checkpoint.durable_tier=s3://b/c)",
-                                   R"(checkpoint.peer_copies=1)",
+                                   R"(checkpoint.durable_tier=s3://b/c)", R"(checkpoint.peer_copies=1)",
                                    R"(checkpoint.backup_to_object_storage=/backup)"};
     for (const char* assignment : refused) {
         INFO(assignment);

@@ -23,4 +23,8 @@ Error io_error(std::string_view operation, std::string_view path, int error_numb
 [[noreturn]] void fail_io(std::string_view operation, std::string_view path, int error_number, IoSide side,
                           Where where = Where::here());
 
+// Whether an error of io_error() is ESTALE: a network file system has ended the handle, and a fresh open may
+// find what is there now.
+bool is_stale_handle(const Error& error);
+
 }  // namespace trainctl

@@ -27,7 +27,8 @@ struct Tier {
 std::optional<Tier> parse_tier(std::string_view text);
 
 // Saves go to the first; the others get copies. A job without tiers has one: "shared".
-// checkpoint.backup_to_object_storage is the last. What is no tier, which the job's checks report, is left out.
+// checkpoint.backup_to_object_storage is the last. What is no tier, which the job's checks report, is left
+// out.
 std::vector<Tier> checkpoint_tiers(const CheckpointSpec& checkpoint);
 
 // Which of these makes a checkpoint count as saved: checkpoint.durable_tier, or the first that outlives a
