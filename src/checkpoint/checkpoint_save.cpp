@@ -111,10 +111,10 @@ void CheckpointStore::mark(int rank, const std::string& directory, const std::st
     write_manifest(files_, join_path(settings_.root, directory), manifest);
 }
 
-SaveReport CheckpointStore::commit(const std::string& directory, const std::string& text) {
-    const Manifest manifest = parse_manifest(text, "MANIFEST of this save");
+SaveReport CheckpointStore::commit(const std::string& directory, const std::string& manifest_text) {
+    const Manifest manifest = parse_manifest(manifest_text, "MANIFEST of this save");
     if (settings_.fence) settings_.fence();
-    write_commit(files_, settings_.root, join_path(settings_.root, directory), commit_of(manifest, text));
+    write_commit(files_, settings_.root, join_path(settings_.root, directory), commit_of(manifest, manifest_text));
     SaveReport report;
     report.directory = directory;
     report.bytes = manifest.total_bytes();
@@ -147,11 +147,11 @@ void on_other_nodes(const Nodes& nodes, SaveReport& report, RankLink& link,
 
 }  // namespace
 
-void CheckpointStore::commit_on_nodes(SaveReport& report, const std::string& text, RankLink& link) {
+void CheckpointStore::commit_on_nodes(SaveReport& report, const std::string& manifest_text, RankLink& link) {
     const std::string directory = report.directory;
     on_other_nodes(settings_.nodes, report, link, [&] {
         write_commit(files_, settings_.root, join_path(settings_.root, directory),
-                     commit_of(parse_manifest(text, "MANIFEST of this save"), text));
+                     commit_of(parse_manifest(manifest_text, "MANIFEST of this save"), manifest_text));
     });
 }
 

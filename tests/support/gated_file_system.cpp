@@ -19,6 +19,11 @@ void GatedFileSystem::await_arrival() {
     changed_.wait(lock, [this] { return arrived_ > 0; });
 }
 
+bool GatedFileSystem::somebody_waits() {
+    const std::scoped_lock lock(mutex_);
+    return arrived_ > 0 && !held_.empty();
+}
+
 std::unique_ptr<File> GatedFileSystem::open(const std::string& path, Open mode) {
     if (mode == Open::CreateNew) {
         std::unique_lock lock(mutex_);

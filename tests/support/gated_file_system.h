@@ -19,6 +19,8 @@ class GatedFileSystem final : public FileSystem {
     void open_gate();
     // Blocks until somebody waits at the gate.
     void await_arrival();
+    // Whether somebody does.
+    [[nodiscard]] bool somebody_waits();
 
     std::unique_ptr<File> open(const std::string& path, Open mode) override;
     std::optional<FileStatus> status(const std::string& path) override { return files_.status(path); }

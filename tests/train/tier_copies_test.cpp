@@ -158,11 +158,12 @@ TEST_CASE("a lost node is made good from the copies on the next node", "[threads
 
 TEST_CASE("copies are given up with the training that fails", "[threads]") {
     TwoNodes nodes;
+    nodes.setup.job.steps = 400;
     nodes.gate.close_gate(".st");
     nodes.setup.at_boundary = [&](int rank, StopFlag& /*stop*/, std::int64_t step) {
-        if (step != 8) return;
-        if (rank == 0) nodes.gate.await_arrival();
-        fail(Exit::Peer, "on purpose");
+        if (rank != 0 || step < 4) return;
+        std::this_thread::sleep_for(std::chrono::milliseconds(2));
+        if (nodes.gate.somebody_waits()) fail(Exit::Peer, "on purpose");
     };
     nodes.setup.after_error = [&](int rank, RunCheckpoints& checkpoints) {
         if (rank != 0) return;

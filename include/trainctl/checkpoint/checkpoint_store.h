@@ -143,8 +143,8 @@ class CheckpointStore {
     std::string manifest_of(const Snapshot& snapshot, const std::string& directory, SavePlan& plan,
                             const std::vector<std::string>& receipts) const;
     void mark(int rank, const std::string& directory, const std::string& manifest);
-    SaveReport commit(const std::string& directory, const std::string& manifest);
-    void commit_on_nodes(SaveReport& report, const std::string& manifest, RankLink& link);
+    SaveReport commit(const std::string& directory, const std::string& manifest_text);
+    void commit_on_nodes(SaveReport& report, const std::string& manifest_text, RankLink& link);
     void remove_on_nodes(SaveReport& report, RankLink& link);
     SaveReport write_and_commit(const Snapshot& snapshot, RankLink& link);
     void abandon(const std::string& directory, const std::string& reason);
