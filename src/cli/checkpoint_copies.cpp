@@ -9,6 +9,7 @@ namespace trainctl {
 
 Nodes nodes_of(const std::vector<std::string>& hosts) {
     std::vector<int> numbers;
+    numbers.reserve(hosts.size());
     for (const std::string& host : hosts)
         numbers.push_back(static_cast<int>(std::find(hosts.begin(), hosts.end(), host) - hosts.begin()));
     return Nodes(std::move(numbers));

@@ -104,6 +104,7 @@ void check_tiers(const JobSpec& job, std::vector<Finding>& findings) {
                                    [&](const Tier& tier) { return tier.text == checkpoint.durable_tier; });
     if (!checkpoint.durable_tier.empty() && !named) {
         std::vector<std::string> texts;
+        texts.reserve(tiers.size());
         for (const Tier& tier : tiers) texts.push_back(fmt::format("\"{}\"", tier.text));
         findings.push_back(finding("checkpoint tiers", {"checkpoint.durable_tier", "checkpoint.tiers"},
                                    fmt::format("checkpoint.durable_tier = \"{}\" is not among the tiers {}",
