@@ -114,7 +114,8 @@ void CheckpointStore::mark(int rank, const std::string& directory, const std::st
 SaveReport CheckpointStore::commit(const std::string& directory, const std::string& manifest_text) {
     const Manifest manifest = parse_manifest(manifest_text, "MANIFEST of this save");
     if (settings_.fence) settings_.fence();
-    write_commit(files_, settings_.root, join_path(settings_.root, directory), commit_of(manifest, manifest_text));
+    write_commit(files_, settings_.root, join_path(settings_.root, directory),
+                 commit_of(manifest, manifest_text));
     SaveReport report;
     report.directory = directory;
     report.bytes = manifest.total_bytes();
