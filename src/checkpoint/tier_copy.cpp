@@ -157,12 +157,19 @@ void TierCopier::remove_unwanted(const Place& to, CopyReport& report) {
     try {
         const std::set<std::string> unwanted =
             settings_.unwanted ? settings_.unwanted() : std::set<std::string>{};
+        std::vector<std::string> present = files_.list(to.root);
+        present.erase(std::remove_if(present.begin(), present.end(),
+                                     [&](const std::string& entry) {
+                                         return unwanted.count(entry) == 0 || entry == report.directory;
+                                     }),
+                      present.end());
+        if (present.empty()) return;  // most often: nothing needs to be read of what is there
         // Where saves go there may be a newer one that was not copied: here the newest stays.
         const CheckpointScan scan = scan_checkpoints(files_, to.root, settings_.run_id);
         const std::string newest =
             scan.complete.empty() ? std::string() : scan.complete.front().manifest.directory;
-        for (const std::string& entry : files_.list(to.root)) {
-            if (unwanted.count(entry) == 0 || entry == report.directory || entry == newest) continue;
+        for (const std::string& entry : present) {
+            if (entry == newest) continue;
             remove_checkpoint(files_, to.root, entry);
             report.removed.push_back(entry);
         }

@@ -44,15 +44,6 @@ struct Source {
     std::optional<std::string> copied() { return files.contents(join_path("copy", file.name)); }
 };
 
-std::optional<Error> error_of(const std::function<void()>& action) {
-    try {
-        action();
-    } catch (const Error& error) {
-        return error;
-    }
-    return std::nullopt;
-}
-
 }  // namespace
 
 TEST_CASE("a payload file is copied once, and a wrong copy is replaced") {
@@ -130,10 +121,6 @@ TEST_CASE("a crash at any operation of a copy leaves the whole payload file or n
 }
 
 namespace {
-
-bool mentions(const std::string& text, const std::string& part) {
-    return text.find(part) != std::string::npos;
-}
 
 CommandResult copy(ToyRun& run, const std::string& from, const std::string& to,
                    Execution execution = Execution::Real) {

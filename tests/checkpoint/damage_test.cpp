@@ -60,10 +60,6 @@ struct Saved {
     }
 };
 
-bool mentions(const std::string& text, const std::string& part) {
-    return text.find(part) != std::string::npos;
-}
-
 }  // namespace
 
 TEST_CASE("every flipped bit of COMMIT, MANIFEST and payload is found, and the older checkpoint is loaded") {

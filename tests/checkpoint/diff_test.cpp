@@ -16,10 +16,6 @@ using namespace trainctl::test;
 
 namespace {
 
-bool mentions(const std::string& text, const std::string& part) {
-    return text.find(part) != std::string::npos;
-}
-
 // Saved to `root` by ranks that hold `sets`; returns the path of the checkpoint.
 std::string save(MemoryFileSystem& files, const std::string& root, const std::vector<SliceSet>& sets,
                  const std::function<void(Snapshot&)>& change = {}) {

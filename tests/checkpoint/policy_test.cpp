@@ -18,10 +18,6 @@ namespace {
 
 const RunLayout layout("run");
 
-bool mentions(const std::string& text, const std::string& part) {
-    return text.find(part) != std::string::npos;
-}
-
 Exit code_of(const std::function<void()>& action, std::string* text = nullptr) {
     try {
         action();

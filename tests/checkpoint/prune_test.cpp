@@ -14,19 +14,6 @@ namespace {
 
 using Steps = std::vector<std::int64_t>;
 
-std::optional<Error> error_of(const std::function<void()>& action) {
-    try {
-        action();
-    } catch (const Error& error) {
-        return error;
-    }
-    return std::nullopt;
-}
-
-bool mentions(const std::string& text, const std::string& part) {
-    return text.find(part) != std::string::npos;
-}
-
 CommandResult prune(ToyRun& run, std::optional<std::int64_t> keep, Execution execution = Execution::Real,
                     OutputFormat form = OutputFormat::Text) {
     return checkpoint_prune(run.services(), {"run", keep, {}, execution, form});

@@ -16,19 +16,6 @@ namespace {
 
 using Names = std::vector<std::string>;
 
-std::optional<Error> error_of(const std::function<void()>& action) {
-    try {
-        action();
-    } catch (const Error& error) {
-        return error;
-    }
-    return std::nullopt;
-}
-
-bool mentions(const std::string& text, const std::string& part) {
-    return text.find(part) != std::string::npos;
-}
-
 CommandResult rollback(ToyRun& run, const std::string& to, Execution execution = Execution::Real) {
     return checkpoint_rollback(run.services(), {"run", to, execution, OutputFormat::Text});
 }

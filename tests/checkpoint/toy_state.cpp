@@ -176,4 +176,17 @@ Snapshot toy_snapshot(std::int64_t step, const SliceSet& set) {
     return snapshot;
 }
 
+std::optional<Error> error_of(const std::function<void()>& action) {
+    try {
+        action();
+    } catch (const Error& error) {
+        return error;
+    }
+    return std::nullopt;
+}
+
+bool mentions(const std::string& text, const std::string& part) {
+    return text.find(part) != std::string::npos;
+}
+
 }  // namespace trainctl::test

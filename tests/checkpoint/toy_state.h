@@ -4,11 +4,13 @@
 
 #include <deque>
 #include <functional>
+#include <optional>
 #include <random>
 #include <string>
 #include <vector>
 
 #include "support/manual_clock.h"
+#include "trainctl/base/error.h"
 #include "trainctl/checkpoint/checkpoint_store.h"
 
 namespace trainctl::test {
@@ -49,5 +51,9 @@ std::vector<ToyTensor> small_tensors();
 // A run directory "run" with settings for tests: small chunks, no waiting, predictable nonces.
 StoreSettings toy_settings(const std::string& root, int attempt = 1);
 Snapshot toy_snapshot(std::int64_t step, const SliceSet& set);
+
+// What the action throws; nullopt: nothing.
+std::optional<Error> error_of(const std::function<void()>& action);
+bool mentions(const std::string& text, const std::string& part);
 
 }  // namespace trainctl::test
