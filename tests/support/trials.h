@@ -13,7 +13,8 @@ struct TrialRange {
 };
 
 // FIRST:END from TRAINCTL_TRIALS in the environment (scripts/fault_campaign.sh sets it for one class at a
-// time), else 0:`usual`. Exit::Usage if that is no such range.
+// time), else 0:`usual`, or only the first usual / TRAINCTL_TRIALS_ONE_IN of them (the asan preset sets it).
+// Exit::Usage if that is no such range.
 TrialRange trial_range(std::uint64_t usual);
 
 // One line on stdout that the campaign's summary reads: "fault trials: C9 300 corruptions".
